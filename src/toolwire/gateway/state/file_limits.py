@@ -1,4 +1,4 @@
-"""Limits shared by the processes of one machine: the windows of `limits.py` in a file.
+"""Limits shared by the processes of one machine: the windows of `gateway.keys` in a file.
 
 A decision is a read and a write of each limit's record under a lock of the file, some microseconds, so it is made on the
 event loop. A transaction of SQLite for every request costs more than the rest of a request. The kernel releases the
@@ -13,7 +13,7 @@ The file has a fixed number of records, found by hash: [hash, hash, expiry, slic
   process with SIGBUS, and so does a full disk.
 - A process that is killed inside a write of a record that crosses a page may leave half of it. Its amounts are then
   wrong for at most one window.
-- The times are from the wall clock, because the file outlives a restart of the machine; see `limits.MAX_AHEAD`.
+- The times are from the wall clock, because the file outlives a restart of the machine; see `keys.MAX_AHEAD`.
 """
 
 from __future__ import annotations
@@ -27,10 +27,21 @@ from hashlib import blake2b
 from logging import getLogger
 from pathlib import Path
 from struct import Struct, unpack
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from ...ir.errors import ConfigError, StoreError
-from ..keys import MAX_AHEAD, MAX_LIFETIME, SLICES, Caller, Limit, LocalLimiter, limits_of, rate_limit_error
+from ..keys import (
+    MAX_AHEAD,
+    MAX_LIFETIME,
+    SLICES,
+    Caller,
+    Limit,
+    LimitWindow,
+    LocalLimiter,
+    admit_request,
+    limits_of,
+    rate_limit_error,
+)
 
 R = TypeVar("R")
 _log = getLogger("toolwire.gateway")
@@ -45,62 +56,21 @@ _LOCK_PAUSE = 0.001  # seconds between further tries; a preempted process runs a
 _COOLDOWN = 1.0  # seconds after a timeout in which no request waits, as in `state.database`
 
 
-class _LimitRecord:
-    """The amounts of one limit, at an offset in the file."""
+class _LimitRecord(NamedTuple):
+    """The window of one limit, and its place in the file. The amounts are a ring, up to the slice with number `head`."""
 
-    __slots__ = ("amounts", "expiry", "head", "identity", "offset")
+    offset: int
+    identity: tuple[int, int]
+    limit: Limit
+    window: LimitWindow
 
-    def __init__(self, offset: int, data: bytes) -> None:
-        self.expiry: int
-        self.head: int  # the number of the newest slice
-        self.amounts: list[int]
-        first, second, self.expiry, self.head, *self.amounts = _LAYOUT.unpack(data)
-        self.identity = (first, second)
-        self.offset = offset
-
-    def encode(self) -> bytes:
-        return _LAYOUT.pack(*self.identity, self.expiry, self.head, *self.amounts)
-
-    def move_to(self, now: float, limit: Limit) -> bool:
-        """Drop the amounts that have expired. Return whether the clock was ahead, and amounts were moved to `now`."""
-        number, head, amounts = int(now // limit.slice), self.head, self.amounts
-        was_ahead = head > number + MAX_AHEAD
-        if number > head:
-            for expired in range(max(head, number - _AMOUNTS) + 1, number + 1):
-                amounts[expired % _AMOUNTS] = 0
-            self.set_head(number, now, limit)
-        elif was_ahead:
-            newest, moved = number + MAX_AHEAD, 0
-            for ahead in range(max(newest + 1, head - SLICES), head + 1):
-                moved += amounts[ahead % _AMOUNTS]
-                amounts[ahead % _AMOUNTS] = 0
-            amounts[newest % _AMOUNTS] += moved
-            self.set_head(newest, now, limit)
-        return was_ahead
-
-    def set_head(self, number: int, now: float, limit: Limit) -> None:
-        self.head, self.expiry = number, int(now + (SLICES + 2) * limit.slice) + 1
-
-    def add(self, amount: int) -> None:
-        self.amounts[self.head % _AMOUNTS] += amount
-
-    def refund(self) -> None:
-        """Undo the newest count."""
-        for number in range(self.head, self.head - _AMOUNTS, -1):
-            if self.amounts[number % _AMOUNTS]:
-                self.amounts[number % _AMOUNTS] -= 1
-                return
-
-    def free_at(self, limit: Limit) -> float:
-        """Return the time at which enough amounts have expired."""
-        remaining, free_at = sum(self.amounts), 0.0
-        for number in range(self.head - SLICES, self.head + 1):
-            if remaining < limit.maximum:
-                break
-            if amount := self.amounts[number % _AMOUNTS]:
-                remaining -= amount
-                free_at = (number + SLICES + 1) * limit.slice
-        return free_at
+    def encode(self, now: float) -> bytes:
+        seconds, amounts, ring = self.limit.slice, self.window.amounts, [0] * _AMOUNTS
+        head = max(amounts, default=int(now // seconds))
+        for number, amount in amounts.items():
+            if number >= head - SLICES:
+                ring[number % _AMOUNTS] = amount
+        return _LAYOUT.pack(*self.identity, int(now + (SLICES + 2) * seconds) + 1, head, *ring)
 
 
 class FileLimiter:
@@ -149,7 +119,7 @@ class FileLimiter:
         if not limits:
             return
         try:
-            await self._run_locked(lambda: self._change(caller.name, limits, lambda record: record.add(tokens)))
+            await self._run_locked(lambda: self._change(caller.name, limits, tokens))
         except StoreError:
             if self._fallback is not None:
                 await self._fallback.spend(caller, tokens)
@@ -157,7 +127,7 @@ class FileLimiter:
     async def refund(self, caller: Caller) -> None:
         limits = [limit for limit in limits_of(caller) if limit.counts_requests]
         try:
-            await self._run_locked(lambda: self._change(caller.name, limits, _LimitRecord.refund))
+            await self._run_locked(lambda: self._change(caller.name, limits, None))
         except StoreError:
             if self._fallback is not None:
                 await self._fallback.refund(caller)
@@ -177,54 +147,56 @@ class FileLimiter:
     def _admit(self, name: str, limits: Sequence[Limit]) -> tuple[Limit, float] | None:
         """Check all limits, then count the request; return the exceeded limit and the seconds until there is room."""
         now = self._clock()
-        entries = [(limit, self._load(name, limit, now)) for limit in limits]
-        for limit, record in entries:
-            if sum(record.amounts) >= limit.maximum:
-                return limit, record.free_at(limit) - now
-        for limit, record in entries:
-            if limit.counts_requests:
-                record.add(1)
-                self._save(record)
-        return None
+        records = [self._load(name, limit, now) for limit in limits]
+        exceeded = admit_request([(record.limit, record.window) for record in records], now)
+        for record in records if exceeded is None else ():
+            if record.limit.counts_requests:
+                self._save(record, now)
+        return exceeded
 
-    def _change(self, name: str, limits: Sequence[Limit], change: Callable[[_LimitRecord], None]) -> None:
+    def _change(self, name: str, limits: Sequence[Limit], tokens: int | None) -> None:
+        """Count tokens, or undo the newest count."""
         now = self._clock()
         for limit in limits:
             record = self._load(name, limit, now)
-            change(record)
-            self._save(record)
+            if tokens is None:
+                record.window.refund()
+            else:
+                record.window.add(tokens, now)
+            self._save(record, now)
 
     def _load(self, name: str, limit: Limit, now: float) -> _LimitRecord:
         """Read the record of a limit, or take one that was never used or has expired; StoreError if there is none."""
         wanted, usable = self._hash(name, limit), None
         for probe in range(_MAX_PROBES):
-            record = self._read(len(_MAGIC) + (wanted[0] + probe) % _RECORDS * _LAYOUT.size)
-            if record.identity == wanted:
-                if record.move_to(now, limit):
-                    self._save(record)  # also if the request is refused, or its wait would begin anew each time
+            offset = len(_MAGIC) + (wanted[0] + probe) % _RECORDS * _LAYOUT.size
+            first, second, expiry, head, *ring = _LAYOUT.unpack(self._read(offset))
+            if (first, second) == wanted:
+                stored = {head - (head - place) % _AMOUNTS: amount for place, amount in enumerate(ring) if amount}
+                record = _LimitRecord(offset, wanted, limit, LimitWindow(limit.slice, stored, now))
+                if head > int(now // limit.slice) + MAX_AHEAD:
+                    self._save(record, now)  # also if the request is refused, or its wait would begin anew each time
                 return record
-            if usable is None and not now <= record.expiry <= now + MAX_LIFETIME:
-                usable = record
-            if record.identity == (0, 0):
+            if usable is None and not now <= expiry <= now + MAX_LIFETIME:
+                usable = offset
+            if (first, second) == (0, 0):
                 break
         if usable is None:
             raise StoreError("too many keys with limits", hint="remove keys that are not used any more")
-        usable.identity, usable.amounts = wanted, [0] * _AMOUNTS
-        usable.set_head(int(now // limit.slice), now, limit)
-        return usable
+        return _LimitRecord(usable, wanted, limit, LimitWindow(limit.slice))
 
-    def _read(self, offset: int) -> _LimitRecord:
+    def _read(self, offset: int) -> bytes:
         assert self._descriptor is not None
         data = os.pread(self._descriptor, _LAYOUT.size, offset)
         if len(data) < _LAYOUT.size:  # another program has truncated the file
             _log.warning("the file of the limits was truncated, and some counts are lost: %s", self._file)
             _initialise(self._descriptor, self._file)
             data = os.pread(self._descriptor, _LAYOUT.size, offset)
-        return _LimitRecord(offset, data)
+        return data
 
-    def _save(self, record: _LimitRecord) -> None:
+    def _save(self, record: _LimitRecord, now: float) -> None:
         assert self._descriptor is not None
-        os.pwrite(self._descriptor, record.encode(), record.offset)
+        os.pwrite(self._descriptor, record.encode(now), record.offset)
 
     def _hash(self, name: str, limit: Limit) -> tuple[int, int]:
         found = self._hashes.get((name, limit.name))
