@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeAlias
 
 from .access import AccessDenied
@@ -19,6 +20,15 @@ AsgiMessage: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[AsgiMessage]]
 Send: TypeAlias = Callable[[AsgiMessage], Awaitable[None]]
 AsgiApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+async def serve_lifespan(lifespan: AbstractAsyncContextManager[None], receive: Receive, send: Send) -> None:
+    """Enter a context at the startup of the ASGI server, and leave it at the shutdown."""
+    await receive()
+    async with lifespan:
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+    await send({"type": "lifespan.shutdown.complete"})
 
 
 SLOW_CLIENT = 30.0

@@ -19,7 +19,7 @@ from ..asgi.access import OriginPolicy
 from ..asgi.admission import Admission, max_requests
 from ..asgi.http_exchange import BodyTooLarge, ClientGone, HeaderPairs, HttpExchange, InFlight, header_pairs
 from ..asgi.offload import ClientOffload, Offload
-from ..asgi.request import Receive, Scope, Send, find_path
+from ..asgi.request import Receive, Scope, Send, find_path, serve_lifespan
 from ..bridge.conversation.reasoning_envelope import ReasoningEnvelopes
 from ..bridge.conversation.turns import InMemoryTurns, TurnStore
 from ..ir.errors import ToolwireError
@@ -294,7 +294,7 @@ class Gateway:
                 return
             await self._http_request(HttpExchange(scope, receive, send), scope)
         elif scope["type"] == "lifespan":
-            await self._handle_lifespan(receive, send)
+            await serve_lifespan(self.lifespan(), receive, send)
         elif scope["type"] == "websocket":
             await refuse_websocket(scope, send)
 
@@ -315,14 +315,6 @@ class Gateway:
             await self._http.aclose()
             if self._owns_responses:
                 await self._responses.aclose()
-
-    async def _handle_lifespan(self, receive: Receive, send: Send) -> None:
-        """Handle startup and shutdown of the ASGI server; shutdown waits briefly for in-flight requests."""
-        await receive()
-        async with self.lifespan():
-            await send({"type": "lifespan.startup.complete"})
-            await receive()
-        await send({"type": "lifespan.shutdown.complete"})
 
     def encode_refusal(self, method: str, path: str, headers: HeaderPairs) -> tuple[int, HeaderPairs, bytes]:
         """Return an answer to a refused request in the client's protocol."""

@@ -17,7 +17,7 @@ from ..ir.errors import ProtocolError, ToolwireError
 from ..ir.pointer import JSON, Object, join
 from ..ir.response import UpstreamError
 from ..ir.text import to_bytes
-from ..net.model.endpoint_request import redact_secrets
+from ..net.model.endpoint_request import parse_or_raw, redact_secrets
 from ..net.model.key_command import KeyCommandError
 from ..net.model.replies import read_reply_body
 from ..stream.strict import parse_object
@@ -158,7 +158,7 @@ class ResponsesApi:
                 data = await read_reply_body(reply, self._dependencies.limits.answer)
                 if 200 <= reply.status < 300:
                     return data
-                fault = endpoint.wire.decode_error(reply.status, _parse_or_text(data), dict(reply.headers))
+                fault = endpoint.wire.decode_error(reply.status, parse_or_raw(data), dict(reply.headers))
         except (TimeoutError, ConnectionError) as error:
             fault = network_fault_of(error, upstream.name)
         except KeyCommandError as error:
@@ -297,10 +297,3 @@ def _read_metadata(document: Object) -> Object:
 def _public_query(query: Mapping[str, str]) -> dict[str, str]:
     """Return the query without the client's key."""
     return {name: value for name, value in query.items() if name != "key"}
-
-
-def _parse_or_text(data: bytes) -> JSON:
-    try:
-        return parse_object(data)
-    except ProtocolError:
-        return data

@@ -12,15 +12,13 @@ from msgspec import Struct, field
 
 from ...bridge.emulation.retries import RejectedAnswer
 from ...bridge.restoration.repair import CallRepair
-from ...ir.errors import ProtocolError
 from ...ir.folding import unfold
 from ...ir.losses import Losses
-from ...ir.pointer import JSON
 from ...ir.request import Request
 from ...ir.response import Fault, Response, UpstreamError
 from ...net.http.transport import StreamedBody
 from ...net.model.endpoint import Endpoint
-from ...net.model.endpoint_request import redact_secrets
+from ...net.model.endpoint_request import parse_or_raw, redact_secrets
 from ...net.model.pass_through import ForwardedStream
 from ...net.model.server_facts import SizedBody
 from ...stream.strict import parse_object
@@ -54,7 +52,7 @@ class PassThroughRequest(Struct, eq=False):
         return self.endpoint.merge_headers(client_headers) if client_headers else self.endpoint.headers
 
     def decode_fault(self, status: int, data: bytes, headers: dict[str, str]) -> Fault:
-        fault = self.endpoint.wire.decode_error(status, _parse_or_raw(data), headers)
+        fault = self.endpoint.wire.decode_error(status, parse_or_raw(data), headers)
         return redact_secrets(self.endpoint.known_secrets, fault)
 
     @property
@@ -144,10 +142,3 @@ class PassThroughStream(ForwardedStream):
     def item_count(self) -> int:
         count: int = getattr(self._decoder, "item_count", 0)
         return count
-
-
-def _parse_or_raw(data: bytes) -> JSON:
-    try:
-        return parse_object(data)
-    except ProtocolError:
-        return data

@@ -24,6 +24,7 @@ from ...asgi.request import (
     find_path,
     parse_headers,
     read_request_body,
+    serve_lifespan,
 )
 from ...stream.strict import count_values
 from ...wire.mcp.versions import HANDSHAKE
@@ -80,7 +81,7 @@ class HttpApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            await self._handle_lifespan(receive, send)
+            await serve_lifespan(self.lifespan(), receive, send)
         elif scope["type"] == "http":
             await self._serve(scope, receive, send)
 
@@ -94,13 +95,6 @@ class HttpApp:
             yield
         finally:
             await self.close()
-
-    async def _handle_lifespan(self, receive: Receive, send: Send) -> None:
-        await receive()
-        async with self.lifespan():
-            await send({"type": "lifespan.startup.complete"})
-            await receive()
-        await send({"type": "lifespan.shutdown.complete"})
 
     async def close(self) -> None:
         """End all sessions."""

@@ -228,6 +228,14 @@ def _fit_usage_request(request: Request, can: Capabilities) -> Request:
     return request
 
 
+def parse_or_raw(data: bytes) -> JSON:
+    """Parse the body of an error, or return the bytes of one that is not a JSON object."""
+    try:
+        return parse_object(data)
+    except ProtocolError:
+        return data
+
+
 def redact_secrets(secrets: tuple[str, ...], fault: Fault) -> Fault:
     """Remove keys and secret headers from a fault: some servers repeat an invalid key in the error."""
     for secret in secrets:
