@@ -42,7 +42,7 @@ class BatchListener:
         self._limit = limit
         self._ssl = ssl
         self._loop = asyncio.get_running_loop()
-        self._connecting: dict[asyncio.Task[None], None] = {}  # the oldest one first
+        self._connecting: dict[asyncio.Task[None], None] = {}  # the oldest first
         self._is_open = False
         self._timer: asyncio.TimerHandle | None = None  # until the next try to accept
 
@@ -85,11 +85,15 @@ class BatchListener:
             continue
 
     def _accept(self, count: int) -> bool:
-        """Accept up to `count` connections. Return whether more may wait."""
+        """Accept up to `count` connections, and start the protocol of each in a task. Return whether more may wait.
+
+        Errors are logged; without a free descriptor or memory, accepting pauses. With TLS, the oldest handshake is
+        cancelled if there are too many connections.
+        """
         for _ in range(count):
             try:
                 connection, _ = self._socket.accept()
-            except ConnectionAbortedError:
+            except ConnectionAbortedError:  # the client left while its connection was queued
                 continue
             except (BlockingIOError, InterruptedError):
                 return False

@@ -11,8 +11,6 @@ from urllib.parse import urlsplit
 from ..ir.errors import ConfigError, ProtocolError, ToolwireError
 from ..wire.loopback import is_address, is_loopback
 
-# Access control for servers over HTTP.
-#
 # A web page can make a browser send requests to servers on the user's own machine, under a name that the page's owner
 # points there (DNS rebinding). So both the name that a request was sent to (Host) and the page that it comes from
 # (Origin) must be known. Bearer tokens are compared in constant time. Each belongs to a principal, which separates
@@ -33,8 +31,10 @@ class AccessDenied(Exception):
 
 
 class Guard:
-    """`hosts` are names, with a port or for any port; "*" allows every name. `origins` are allowed besides pages on
-    these hosts.
+    """Check the host, the origin and the bearer token of requests.
+
+    `hosts` are names, with a port or for any port; "*" allows every name. `origins` are allowed besides pages on these
+    hosts.
 
     `tokens` maps bearer tokens to their principals; without any, every client is admitted. A guard with neither
     tokens nor hosts of its own only admits connections from this machine.
@@ -68,7 +68,10 @@ class Guard:
             )
 
     def admit(self, headers: Mapping[str, str]) -> str:
-        """Return the principal. Raise AccessDenied if the host, the origin or the token is not accepted."""
+        """Return the client's principal, "" if no token is required.
+
+        Raise AccessDenied if the host, the origin or the token is not accepted.
+        """
         host = headers.get("host", "")
         if not self._is_known_host(host):
             raise AccessDenied(403, f"host {host!r} is not allowed")
@@ -150,7 +153,10 @@ class OriginPolicy:
         self._known_hosts: set[bytes] = set()  # Host headers that are allowed
 
     def check(self, raw_headers: list[tuple[bytes, bytes]], http_version: str = "1.1") -> None:
-        """Check the raw headers. HTTP/1.0 needs no Host header."""
+        """Raise ProtocolError for a repeated header or no Host header, RequestRefused for an unknown host or origin.
+
+        HTTP/1.0 needs no Host header.
+        """
         headers = dict(raw_headers)
         if len(headers) != len(raw_headers):
             _check_repeated(raw_headers)
@@ -168,7 +174,7 @@ class OriginPolicy:
             )
 
     def _is_allowed_host(self, host: bytes) -> bool:
-        """Check a Host header. Remember those that are allowed, because clients send the same ones again."""
+        """Return whether a Host header is allowed. Allowed headers are remembered: clients send the same ones again."""
         name = _host_name(f"//{host.decode('latin-1')}")
         is_allowed = name in self._hosts or is_loopback(name)
         if is_allowed and len(self._known_hosts) < _MAX_KNOWN_HOSTS:

@@ -98,14 +98,17 @@ class Admission:
         self._reported_at = float("-inf")
 
     def find_refusal(self) -> ExceededBound | None:
-        """Return the bound that the next request exceeds, or None if it is admitted."""
+        """Return the bound that the next request exceeds, or None if it is admitted.
+
+        A refusal is counted and logged. More requests than the quota, after late turns, begin an overload.
+        """
         if self.in_flight >= self.limit:
             return self._refuse("requests", f"{self.in_flight} requests are in flight")
         if self.remaining >= 0:
             return None
         now = self._clock()
         if not self.is_overloaded:
-            if not self._late_turns or now - self._calm_at < _SHORT_INTERVAL:
+            if not self._late_turns or now - self._calm_at < _SHORT_INTERVAL:  # a burst, not yet a queue
                 self.remaining = _CALM_QUOTA - 1
                 return None
             self._begin_overload(now)
@@ -121,7 +124,7 @@ class Admission:
         self._refuse("delay", "large requests of a client wait too long for threads")
 
     def _refuse(self, reason: ExceededBound, description: str) -> ExceededBound:
-        """Count a refusal, and log it, at most every ten seconds."""
+        """Count a refusal, report it to `on_refusal`, and log it at most every ten seconds. Return `reason`."""
         self._refused += 1
         if self.on_refusal is not None:
             self.on_refusal(reason)
@@ -140,7 +143,7 @@ class Admission:
         asyncio.get_running_loop().call_later(_CALM_PERIOD, self._measure)
 
     def _measure(self) -> None:
-        """Note the delay of this timer, and set the next one."""
+        """Begin a turn with the delay of this timer. Set the next timer, unless no requests are in flight."""
         now, period = self._clock(), _TURN_PERIOD if self.is_overloaded else _CALM_PERIOD
         self.begin_turn(now, now - self._measured_at - period)
         self._measured_at = now
@@ -150,8 +153,9 @@ class Admission:
             asyncio.get_running_loop().call_later(period, self._measure)
 
     def begin_turn(self, now: float, delay: float) -> None:
-        """Change the state after the event loop was late by `delay` seconds, or renew the quota."""
+        """Renew the quota for a turn that begins `delay` seconds late, and begin or end an overload."""
         if self.is_overloaded:
+            # A turn that was in time although its whole quota was used could have started more requests.
             self._quota = _QUOTA if delay > _TURN_PERIOD else self._quota if self.remaining > 0 else 2 * self._quota
             self.remaining = self._quota
             if now - self._last_refusal_at > _RECOVERY:
@@ -198,8 +202,8 @@ def _own_groups() -> list[Path]:
         controllers, _, path = rest.partition(":")
         if controllers == "" or "memory" in controllers.split(","):
             root = _CGROUP / "memory" if controllers else _CGROUP
-            own = root / path.strip("/")
-            folders += [own, *(parent for parent in own.parents if parent.is_relative_to(root))]
+            group = root / path.strip("/")
+            folders += [group, *(parent for parent in group.parents if parent.is_relative_to(root))]
     return folders
 
 
@@ -271,7 +275,10 @@ class ConnectionCounts:
 
     @classmethod
     def from_descriptors(cls, requests: int | None = None) -> ConnectionCounts:
-        """Divide the descriptors of this process: `requests` of them are for upstreams, by default as many as for clients."""
+        """Raise this process's limit of descriptors, and divide them between clients and upstreams.
+
+        `requests` are for upstreams, by default as many as for clients. Clients get at least half.
+        """
         descriptors = _raise_limit()
         reserve = min(_RESERVE, descriptors // 8)
         free = descriptors - min(_FILES, descriptors // _SHARE) - reserve
@@ -291,7 +298,10 @@ class ConnectionCounts:
 
 
 def max_requests(workers: int = 1) -> int:
-    """Return the number of requests that this process, one of `workers`, can have in flight by its descriptors and memory."""
+    """Return the number of requests that this process, one of `workers`, can have in flight.
+
+    Its descriptors, whose limit is raised first, and its memory bound them.
+    """
     by_descriptors = ConnectionCounts.from_descriptors().limit
     memory = memory_limit()
     by_memory = by_descriptors if memory is None else memory // _MEMORY_SHARE // workers // _BYTES_PER_REQUEST

@@ -62,7 +62,7 @@ class ClientTransport:
     def close(self) -> None:
         """Close the connection when the client has read the buffered data.
 
-        The timer also starts without such data, because a TLS transport does not report all of it.
+        While the client still sends, the end is sent and input is discarded, for up to five seconds. The timer also starts without such data, because a TLS transport does not report all of it.
         """
         if self.is_closing():
             return
@@ -127,7 +127,7 @@ def _is_lingering() -> bool:
 
 
 def _count_acknowledged(connection: socket.socket | None) -> int | None:
-    """Return the number of bytes that the client has acknowledged; None where the system does not report it."""
+    """Return the number of bytes that the client has acknowledged, or None where the system does not report it."""
     if connection is None or sys.platform != "linux":
         return None
     try:

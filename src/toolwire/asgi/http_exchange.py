@@ -53,15 +53,13 @@ class DirectExchange:
 
 
 def find_direct_exchange(receive: Receive, send: Send) -> DirectExchange | None:
-    """Return the exchange of which these are the methods; None if middleware or another server is in between."""
+    """Return the exchange whose methods these are, or None if middleware or another server is in between."""
     exchange = getattr(send, "__self__", None)
     if isinstance(exchange, DirectExchange) and getattr(receive, "__self__", None) is exchange:
         return exchange
     return None
 
 
-# One HTTP exchange with a client over ASGI: read the request within limits, write the answer, watch the connection.
-#
 # A client that disconnects interrupts the task that serves it, so that the upstream connection is released at once.
 
 
@@ -137,11 +135,14 @@ class HttpExchange:
         self._watch: asyncio.TimerHandle | asyncio.Task[None] | None = None  # the delay before it, or the task
 
     def take_body(self) -> bytes | None:
-        """Return the whole body if it has arrived; None if it must be read with `read_body`."""
+        """Return the whole body if it has arrived, or None if it must be read with `read_body`."""
         return None if self._direct is None else self._direct.take_whole_body()
 
     async def read_body(self, limit: int, seconds: float, reserve: Callable[[int], None] = _no_reservation) -> bytes:
-        """Read the whole body within `seconds`. `reserve` is called with the size of every part, and may raise an error."""
+        """Read the whole body. `reserve` is called with the size of every part, and may raise an error.
+
+        Raise BodyTooLarge above `limit` bytes, BodyTimeout after `seconds`, and ClientGone at a disconnect.
+        """
         if self.declared_length > limit:
             raise BodyTooLarge(f"the body has {self.declared_length} bytes; the limit is {limit}")
         body, has_more = self.take_body(), False
@@ -159,9 +160,9 @@ class HttpExchange:
     async def read_remaining_body(
         self, first: bytes, limit: int, seconds: float, reserve: Callable[[int], None]
     ) -> bytes:
-        """Read the rest of a body that arrives in several messages; `seconds` limits all of them together.
+        """Read the rest of a body whose `first` piece has arrived, and return all of it. Raise as `read_body` does.
 
-        One growing buffer fragments the memory less than a list of pieces.
+        `seconds` limits all pieces together. One growing buffer fragments the memory less than a list of pieces.
         """
         buffer, size = BytesIO(), len(first)
         buffer.write(first)
@@ -177,7 +178,10 @@ class HttpExchange:
         return buffer.getvalue()
 
     async def read_piece(self, seconds: float) -> tuple[bytes, bool]:
-        """Read the next piece of the body within `seconds`. Return it, and whether more will follow."""
+        """Return the next piece of the body, and whether more will follow.
+
+        Raise BodyTimeout after `seconds`, and ClientGone at a disconnect.
+        """
         message = await self._receive_within(seconds)
         if message["type"] == "http.disconnect":
             self.disconnected = True
@@ -201,7 +205,7 @@ class HttpExchange:
         deadline = asyncio.get_running_loop().time() + seconds
 
         async def receive() -> AsgiMessage:
-            """Receive a message, with the deadline until the body is complete."""
+            """Receive a message, until the deadline while the body is incomplete. Reserve its size, note a disconnect."""
             nonlocal is_complete
             if is_complete:
                 return await self._receive()
@@ -258,7 +262,7 @@ class HttpExchange:
             self._watch = None
 
     async def respond(self, status: int, headers: HeaderPairs, body: bytes) -> None:
-        """Write a whole answer."""
+        """Write a whole answer, with `answer_headers` in its head and without its body for HEAD."""
         if self.answer_headers:
             headers, self.answer_headers = [*headers, *self.answer_headers], []
         if self._direct is not None and len(body) <= _PIECE and self._direct.try_respond(status, headers, body):
@@ -289,7 +293,10 @@ class HttpExchange:
         return direct is not None and len(data) <= _PIECE and not self._is_cut and direct.try_write(data)
 
     async def write(self, data: bytes) -> None:
-        """Write data in pieces: the server waits before a piece while the client has not read the previous ones."""
+        """Write data in pieces: the server waits before a piece while the client has not read the previous ones.
+
+        Nothing more is written after a write that was cancelled between two pieces.
+        """
         if self._is_cut or self.try_write(data):
             return
         if len(data) <= _PIECE:

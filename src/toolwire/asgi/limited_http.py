@@ -113,6 +113,7 @@ class _LimitedHttp(HttpToolsProtocol):
         self._asgi_versions: ASGIVersions = {"version": self.config.asgi_version, "spec_version": "2.3"}
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
+        """Limit the transport and wait for a head. Beyond the limit of connections, serve only health checks, or refuse."""
         if transport.get_extra_info("sslcontext") is not None:
             # The default is 512 KiB, and the event loop aborts a connection 30 seconds after `close` if the client has not
             # read all of it.
@@ -159,7 +160,10 @@ class _LimitedHttp(HttpToolsProtocol):
             current.disconnect()
 
     def data_received(self, data: bytes) -> None:
-        """Count the bytes of an incomplete head, also those that the parser holds back, and limit its time."""
+        """Parse data, and limit the time and the size of an incomplete head, with bytes that the parser holds back.
+
+        The time for the body of a request that has its answer is limited, too.
+        """
         if self._ignores_input:
             return
         self._is_idle = False
@@ -241,7 +245,10 @@ class _LimitedHttp(HttpToolsProtocol):
             raise _TooLarge
 
     def on_headers_complete(self) -> None:
-        """Start the request, or queue it after a request that is not answered yet."""
+        """Start the request, or queue it after a request that is not answered yet. Answer 503 to an excess request.
+
+        Raise _HeadRefused if the head cannot be accepted.
+        """
         if self._ignores_input:
             raise _HeadRefused  # the connection ends with the request before, which was in the same data
         self._is_idle = False  # the request before may have ended in the same data
@@ -294,7 +301,7 @@ class _LimitedHttp(HttpToolsProtocol):
             self._add_queued(size_in_memory(cycle))
 
     def _is_excess(self, raw_path: bytes) -> bool:
-        """Return whether the next request exceeds a bound of the admission. Health checks never do."""
+        """Count the next request, and return whether it exceeds a bound of the admission. Health checks never do."""
         admission = self._admission
         if admission is None:
             return False
@@ -308,7 +315,7 @@ class _LimitedHttp(HttpToolsProtocol):
         )
 
     def _refuse_overload(self, method: str, path: str, headers: HeaderPairs, keep_alive: bool) -> None:
-        """Answer at once, and discard the body that may follow.
+        """Refuse a request at once, and close the connection without `keep_alive`. Its body is discarded later.
 
         A client that waits for `100 Continue` will not send its body after this answer, or only a part of it, so its
         connection ends (RFC 9110, 10.1.1). So does the connection of a client that does not read its answers.
@@ -393,7 +400,7 @@ class _LimitedHttp(HttpToolsProtocol):
         return any(name == b"expect" and value.lower() == b"100-continue" for name, value in self.headers)
 
     def _check_head(self) -> None:
-        """Refuse a body that cannot be decoded, and all but health checks if there are too many connections."""
+        """Raise _HeadRefused for a body that cannot be decoded, and for all but health checks beyond the limit."""
         for name, value in self.headers:
             if name not in _CODING_HEADERS:
                 continue
@@ -411,6 +418,7 @@ class _LimitedHttp(HttpToolsProtocol):
         raise _HeadRefused
 
     def on_body(self, body: bytes) -> None:
+        """Add a piece to the newest request, unless it has its answer. Stop reading if too much of it is not read."""
         cycle = self.cycle
         if cycle.response_complete:
             return
@@ -421,6 +429,7 @@ class _LimitedHttp(HttpToolsProtocol):
             self.flow.pause_reading()
 
     def on_message_complete(self) -> None:
+        """End the body, and expect the next head. A refused connection is closed; an answered one becomes idle."""
         if self.parser.should_upgrade():
             return  # the head will be parsed again
         self._awaits_head = True
@@ -436,7 +445,10 @@ class _LimitedHttp(HttpToolsProtocol):
             self.cycle.end_body()
 
     def on_response_complete(self) -> None:
-        """Start the request that was queued, refuse the one after the queue, or wait for the next one."""
+        """Start the next queued request, refuse the request after the queue, or wait for the next head.
+
+        The time for the rest of a request that was answered early is limited.
+        """
         self.server_state.total_requests += 1
         if self.transport.is_closing():
             return
@@ -466,7 +478,7 @@ class _LimitedHttp(HttpToolsProtocol):
             self._idle_timer = self.loop.call_later(self.timeout_keep_alive, self._check_idle)
 
     def _start_queued(self) -> None:
-        """Start the oldest queued request, unless the connection has ended since."""
+        """Start the oldest queued request, or refuse it in an overload, unless the connection has ended since."""
         if self.transport.is_closing() or not self.pipeline:
             return
         queued, _ = self.pipeline.pop()
@@ -557,7 +569,10 @@ class _LimitedHttp(HttpToolsProtocol):
             self._refuse(400, "Invalid HTTP request received.")
 
     def _refuse(self, status: int, message: str) -> None:
-        """Refuse the request that is being received, after the answers to the requests before it."""
+        """Refuse the request that is being received, and ignore further input.
+
+        While requests before it are not answered, `on_response_complete` sends the refusal after their answers.
+        """
         if self._ignores_input:
             return  # this request is ignored, too
         self._refusal = (status, message)

@@ -113,6 +113,7 @@ class Offload:
             self._release(client)
 
     async def _run_in_thread(self, work: Callable[[], WorkResult]) -> WorkResult:
+        """Return the result of the work. A cancellation waits for its end, if it has started, and is then raised."""
         started = self._pool.submit(work)
         waiting = asyncio.wrap_future(started)
         try:
@@ -125,7 +126,10 @@ class Offload:
             raise
 
     async def _acquire(self, client: str) -> None:
-        """Wait for a thread that this client may use. Check and count share no `await`, so no lock is needed."""
+        """Wait for a thread that this client may use, and count it as used, unless the wait is cancelled.
+
+        Check and count share no `await`, so no lock is needed.
+        """
         if self._may_start(client):
             self._start(client)
             return
@@ -157,7 +161,7 @@ class Offload:
         self._running[client] += 1
 
     def _release(self, client: str) -> None:
-        """Give the thread to the next client in turn; clients with more work go to the end of the queue.
+        """Give the client's thread to the next client in turn; clients with more work go to the end of the queue.
 
         It stays free if all waiting clients have their share. These are few, because they fill the threads.
         """
@@ -197,7 +201,7 @@ class ClientOffload(Struct, eq=False):
         *args: WorkParameters.args,
         **options: WorkParameters.kwargs,
     ) -> WorkResult:
-        """Call a function, in a thread if `size` is large."""
+        """Call a function, in a thread if `size` is large. Call `refuse` instead if the first thread would be late."""
         if size <= LARGE:
             return function(*args, **options)
         if self.refuse is not None:

@@ -62,7 +62,9 @@ async def read_request_body(
 
 
 async def _read_body(headers: Mapping[str, str], receive: Receive, limit: int) -> bytes:
+    """Read the whole body. Raise AccessDenied if it exceeds the limit, or the client disconnects before its end."""
     declared = headers.get("content-length", "")
+    # `int` refuses thousands of digits. A body with such a length is refused while it is read.
     if declared.isdecimal() and len(declared) < 16 and int(declared) > limit:
         raise AccessDenied(413, f"message is larger than {limit} bytes")
     pieces, size = [], 0
@@ -79,7 +81,7 @@ async def _read_body(headers: Mapping[str, str], receive: Receive, limit: int) -
 
 
 def parse_headers(raw: list[tuple[bytes, bytes]]) -> dict[str, str]:
-    """Return the headers by name. Reject duplicates of headers that decide something, because they are ambiguous."""
+    """Return the headers by name in lower case. Raise AccessDenied for duplicates of headers that decide something."""
     headers: dict[str, str] = {}
     for name, value in raw:
         key = name.decode("latin-1").lower()
@@ -101,7 +103,7 @@ class DisconnectWatch:
         assert task is not None
         initial_cancels, is_running, stopped = task.cancelling(), True, False
 
-        def stop(watched: asyncio.Future[None]) -> None:
+        def stop(watched: asyncio.Future[None]) -> None:  # the client has disconnected
             nonlocal stopped
             if is_running and not watched.cancelled():
                 stopped = task.cancel()

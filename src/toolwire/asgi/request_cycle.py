@@ -24,7 +24,7 @@ _FRAMING_FIELDS = frozenset({b"connection", b"content-length", b"transfer-encodi
 
 
 def encode_fields(headers: list[tuple[bytes, bytes]]) -> bytes | None:
-    """Encode header fields; None if uvicorn would refuse one of them, change it, or frame the answer by it.
+    """Encode header fields, or return None if uvicorn would refuse a field, change it, or frame the answer by it.
 
     One search in all values finds a forbidden character as a search in each of them does.
     """
@@ -37,7 +37,7 @@ def encode_fields(headers: list[tuple[bytes, bytes]]) -> bytes | None:
 
 @lru_cache(256)
 def _format_names(names: tuple[bytes, ...]) -> bytes | None:
-    """Return the header lines as a format with a place for each value; None if uvicorn must write them."""
+    """Return the header lines as a format with a place for each value, or None if uvicorn must write them."""
     all_names = b"".join(names)
     if not all_names.islower() or HEADER_RE.search(all_names) or not _FRAMING_FIELDS.isdisjoint(names):
         return None
@@ -91,7 +91,7 @@ class RequestCycle(DirectExchange, RequestResponseCycle):
         return self._message_event
 
     def add_body(self, piece: bytes) -> None:
-        """Add a piece of the body that has arrived."""
+        """Add a piece of the body that has arrived, and wake an application that waits for it."""
         if not self.body:
             self.body = piece
         else:
@@ -110,7 +110,7 @@ class RequestCycle(DirectExchange, RequestResponseCycle):
             self._message_event.set()
 
     def disconnect(self) -> None:
-        """Note that the client disconnected before the answer was complete."""
+        """Note that the client disconnected before the answer was complete, and notify the application."""
         self.disconnected = True
         self._has_message = True
         if self._message_event is not None:
@@ -119,7 +119,10 @@ class RequestCycle(DirectExchange, RequestResponseCycle):
             self.on_disconnect()
 
     def watch(self, on_disconnect: Callable[[], object]) -> None:
-        """Read on, also after a queued request, because only a connection that is read reports a disconnect."""
+        """Call `on_disconnect` when the client disconnects, or soon if it has done so.
+
+        Reading goes on, because only a connection that is read reports a disconnect.
+        """
         self.on_disconnect = on_disconnect
         if self.flow.read_paused:
             self.flow.resume_reading()
@@ -131,7 +134,10 @@ class RequestCycle(DirectExchange, RequestResponseCycle):
             self.on_disconnect()
 
     async def receive(self) -> ASGIReceiveEvent:
-        """Receive the body that has arrived, or wait for more of it. After the answer, report a disconnect."""
+        """Receive the body that has arrived, or wait for more of it, after `100 Continue` if the client expects that.
+
+        After the answer, report a disconnect.
+        """
         if self.waiting_for_100_continue and not self.transport.is_closing():
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             self.waiting_for_100_continue = False
@@ -151,7 +157,7 @@ class RequestCycle(DirectExchange, RequestResponseCycle):
             self._message_event.clear()
 
     def take_whole_body(self) -> bytes | None:
-        """Return the body if `receive` would return all of it at once, and would write nothing."""
+        """Take the body if `receive` would return all of it at once and write nothing, else return None."""
         if (
             self.more_body
             or not self._has_message
@@ -165,7 +171,7 @@ class RequestCycle(DirectExchange, RequestResponseCycle):
         return body
 
     def try_respond(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> bool:
-        """Write a whole answer on a connection that stays open, as uvicorn writes it in two messages."""
+        """Write a whole answer on a connection that stays open. Return False if uvicorn has to write it."""
         head = self._start_answer(status, headers)
         if head is None:
             return False
@@ -174,7 +180,7 @@ class RequestCycle(DirectExchange, RequestResponseCycle):
         return True
 
     def try_start(self, status: int, headers: list[tuple[bytes, bytes]]) -> bool:
-        """Write the head of an answer in chunks. Those of 204 and 304 have no body, and uvicorn writes them."""
+        """Write the head of a chunked answer. Return False if uvicorn has to, as for 204 and 304, which have no body."""
         head = None if status in (204, 304) else self._start_answer(status, headers)
         if head is None:
             return False
@@ -183,7 +189,7 @@ class RequestCycle(DirectExchange, RequestResponseCycle):
         return True
 
     def _start_answer(self, status: int, headers: list[tuple[bytes, bytes]]) -> bytes | None:
-        """Return the status line and the fields of an answer; None if uvicorn has to write them."""
+        """Mark the answer as started and return its status line and fields, or None if uvicorn has to write them."""
         if (
             self.response_started
             or self.disconnected
@@ -200,7 +206,7 @@ class RequestCycle(DirectExchange, RequestResponseCycle):
         return STATUS_LINE[status] + self._default_lines + lines
 
     def try_write(self, data: bytes) -> bool:
-        """Write a chunk. An empty one would end the answer."""
+        """Write a chunk. Return False if that has to wait, or if it is empty, which would end the answer."""
         if (
             not self.chunked_encoding
             or self.flow.write_paused
@@ -213,7 +219,7 @@ class RequestCycle(DirectExchange, RequestResponseCycle):
         return True
 
     def try_end(self) -> bool:
-        """Write the end of an answer in chunks."""
+        """Write the end of a chunked answer, and complete it. Return False if that has to wait, or is not possible."""
         if not self.chunked_encoding or self.flow.write_paused or self.disconnected or self.response_complete:
             return False
         self.transport.write(b"0\r\n\r\n")

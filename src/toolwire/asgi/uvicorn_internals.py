@@ -74,7 +74,10 @@ def used_names() -> Mapping[str, frozenset[str]]:
 
 
 def check_uvicorn(version: str, classes: Mapping[str, type[Any]]) -> None:
-    """Raise ConfigError if the version is not supported, or one of its classes lacks an attribute that is used."""
+    """Raise ConfigError if the version is not supported, lacks an attribute that is used, or has an unknown one.
+
+    Only unknown attributes of a cycle count.
+    """
     (first, last) = (".".join(map(str, bound)) for bound in VERSIONS)
     hint = f"pip install 'uvicorn>={first},<{last}'"
     numbers = tuple(int(number) for number in re.findall(r"\d+", version)[:2])
@@ -84,7 +87,7 @@ def check_uvicorn(version: str, classes: Mapping[str, type[Any]]) -> None:
         missing = attributes - _names_in(classes[name])
         if missing:
             raise ConfigError(f"uvicorn {version} has no {name}.{min(missing)}, which is used here", hint=hint)
-    # `RequestCycle` sets the attributes of the cycle instead of its constructor
+    # `RequestCycle` sets the attributes of the cycle itself, so a new attribute would be missing.
     unknown = _names_in_constructor(classes["RequestResponseCycle"]) - used_names()["RequestResponseCycle"]
     if unknown:
         message = f"uvicorn {version} has RequestResponseCycle.{min(unknown)}, which is not known here"

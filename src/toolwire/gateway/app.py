@@ -159,11 +159,11 @@ class Gateway:
         self.apply(settings)
 
     def apply(self, settings: Settings, tool_bindings: ToolBindings | None = None, secret: str | None = None) -> None:
-        """Apply new settings to future requests; on ConfigError the old ones stay in place.
+        """Apply new settings to future requests. Raise ConfigError if they are invalid; the old ones then stay in place.
 
         A gateway that has had keys goes on to require one: without the last key it rejects every client.
         `tool_bindings` replaces the gateway's tools. The old tools can be closed after `drain_previous` returns.
-        `secret` replaces the one for settings without a secret.
+        `secret` replaces the secret that is used for settings without their own.
         """
         rows = settings.upstreams or upstreams_from_environment(self._environment)
         self._http.reload(rows)
@@ -221,7 +221,7 @@ class Gateway:
         self._metadata_api = MetadataApi(self._dependencies, self._reader, self._limiter, self._metrics)
 
     def _open_ranker(self, settings: Settings) -> ToolRanker:
-        """Return the selection of tools. The encoder is loaded only for settings with `retrieve`."""
+        """Return the tool ranker, which reloads share. The first settings with `retrieve` load the encoder and log it."""
         has_retrieval = any(row.retrieval is not None for row in settings.models.values())
         if has_retrieval and self._encoder == "installed":
             self._encoder, self.retrieval = find_encoder()
@@ -244,7 +244,7 @@ class Gateway:
         self._mcp_mount = None if server is None else self._make_mcp_mount(server)
 
     async def drain_previous(self) -> None:
-        """Wait until the current requests are over, then close the replaced servers."""
+        """End the sessions of replaced MCP servers, wait until the current requests are over, and close the servers."""
         generation, self._generation = self._generation, InFlight()
         self._older_generations.append(generation)
         replaced, self._retired = self._retired, []
@@ -300,7 +300,9 @@ class Gateway:
 
     @asynccontextmanager
     async def lifespan(self, app: object = None) -> AsyncIterator[None]:
-        """Start and stop the gateway for an application that mounts it: only the outermost one gets the server's events.
+        """Close the gateway at the end of an application that mounts it, which alone gets the server's events.
+
+        Requests in flight have a second to end.
 
         app = Starlette(routes=[Mount("/llm", app=gateway)], lifespan=gateway.lifespan)
         """
@@ -323,7 +325,10 @@ class Gateway:
         return encode_overload(guess_ingress(path, names) if route is None else route.ingress)
 
     async def _mcp_request(self, mcp_mount: McpMount, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request to the MCP server within the limits of its key. The MCP server refuses unknown keys itself."""
+        """Pass a request to the MCP server within the limits of its key, and report a refusal to the client.
+
+        The MCP server refuses unknown keys itself.
+        """
         http_exchange = HttpExchange(scope, receive, send)
         log_writer = RequestLogWriter(http_exchange, "mcp", "mcp")
         memory = MemoryReservation(self._memory_bound)
@@ -354,7 +359,7 @@ class Gateway:
     def _end_request(
         self, generation: InFlight, http_exchange: HttpExchange, log_writer: RequestLogWriter, memory: MemoryReservation
     ) -> None:
-        """Free the memory of a request, and notify the sinks."""
+        """Free the memory of a request, count it as ended, stop watching its client, and notify the sinks."""
         memory.release()
         self.admission.in_flight -= 1
         generation.end()
@@ -420,7 +425,7 @@ class Gateway:
     def _notify_begin(
         self, log_writer: RequestLogWriter, client_request: ClientRequest, headers: Mapping[str, str]
     ) -> None:
-        """Notify the sinks that also observe the beginning of a request, such as those for spans."""
+        """Notify the sinks that also observe the beginning of a request, such as sinks for spans. Log their errors."""
         for begin in self._begin_sinks:
             try:
                 begin(log_writer.log, client_request, headers)
@@ -428,7 +433,7 @@ class Gateway:
                 _log.exception("a sink failed at the beginning of request %s", log_writer.log.id)
 
     def _identify(self, http_exchange: HttpExchange, log_writer: RequestLogWriter, memory: MemoryReservation) -> Caller:
-        """Identify the client by its key; UnknownKey if it has none."""
+        """Identify the client by its key, for the memory and the log, too. Raise UnknownKey if it has none."""
         caller = self._keys.identify(http_exchange.headers, http_exchange.query)
         memory.client = caller.name
         log_writer.set_caller(caller.name)
@@ -437,7 +442,10 @@ class Gateway:
     async def _generate(
         self, http_exchange: HttpExchange, route: Route, log_writer: RequestLogWriter, memory: MemoryReservation
     ) -> None:
-        """Answer a request for a model within the limits of its key. Its usage is charged even if it fails."""
+        """Answer a request for a model within the limits of its key. Its usage is charged even if it fails.
+
+        A streamed body in which an envelope is found is read whole, and the request begins again.
+        """
         caller, dependencies = self._identify(http_exchange, log_writer, memory), self._dependencies
         offload = ClientOffload(self._offload, caller.name, self._reader.refuse_late)
         client_request = await self._reader.read_request(http_exchange, route, memory, dependencies, caller, offload)
@@ -506,7 +514,10 @@ class Gateway:
         dependencies: Dependencies,
         offload: ClientOffload,
     ) -> None:
-        """Resolve references of OpenAI Responses to stored state."""
+        """Load the stored conversation of an OpenAI Responses request, and continue the request from it.
+
+        The pending response is closed if that fails.
+        """
 
         def may_keep() -> bool:
             plan = dependencies.router.plan(client_request.model, tools=client_request.has_tools)
@@ -528,7 +539,7 @@ class Gateway:
             raise
 
     def _add_hint(self, error: ToolwireError, route: Route | None, http_exchange: HttpExchange) -> None:
-        """Add the fix to an error of a part that knows neither the path nor the settings."""
+        """Set the hint, and for a model its pointer, of an error whose origin knows neither path nor settings."""
         if isinstance(error, (UnknownModel, ModelMissing)) and route is not None:
             caller = self._keys.identify_or_none(http_exchange.headers, http_exchange.query)
             models = ""
@@ -543,14 +554,14 @@ class Gateway:
     async def _respond_fault(
         self, http_exchange: HttpExchange, ingress: Ingress, log_writer: RequestLogWriter, fault: Fault
     ) -> None:
-        """Write a fault in the client's protocol, if no answer has begun."""
+        """Log a fault, and write it in the client's protocol if no answer has begun."""
         log_writer.confirm_model(self._settings.models)
         log_writer.fail(fault.kind, fault.code)
         if http_exchange.started or http_exchange.disconnected:
             return  # the connection is closed, so the client sees that the answer is incomplete
         status, body, headers = ingress.codec.encode_error(replace(fault, request_id=log_writer.log.id))
         status = status if 400 <= status < 600 else 502  # a transport in this process may return any status
-        # some protocols have this header, too
+        # The headers of a protocol come last: some set their own request id.
         pairs = [*_JSON, *header_pairs({"x-request-id": log_writer.log.id, **headers})]
         if status == UPGRADE_REQUIRED:
             pairs += UPGRADE_HEADERS

@@ -80,7 +80,10 @@ class Attempt(Struct, eq=False):
     _is_fully_sent: bool = False  # the client has received everything up to the last event
 
     async def run(self) -> Fault | None:
-        """Return None if the answer was delivered, else the fault that occurred before any output."""
+        """Prepare, send and deliver. Return None if the answer was delivered, else the fault before any output.
+
+        Raise LossError if the client accepts no losses, and CancelledError if the whole request is interrupted.
+        """
         context, target = self._context, self._target
         try:
             out = await context.work.prepare(target)
@@ -137,7 +140,10 @@ class Attempt(Struct, eq=False):
             self._target.health.release_trial(self._sent_at)
 
     async def _handle_interruption(self, out: OutboundRequest) -> Fault | None:
-        """Go on after an interruption that concerns only this attempt; any other one is raised again."""
+        """Return the result of an attempt whose upstream was silent, or whose client left after the last event.
+
+        Raise any other interruption again. A client that leaves while it waits counts against the target's health.
+        """
         context = self._context
         interruption, delivery = context.http_exchange.interruption, self._state.stream_delivery
         if context.http_exchange.disconnected:
@@ -156,7 +162,11 @@ class Attempt(Struct, eq=False):
         raise asyncio.CancelledError
 
     async def _send(self, target: Target, out: OutboundRequest) -> Fault | None:
-        """Send a request and deliver its answer. Return a fault that occurred before any output."""
+        """Send a request and deliver its answer. Return a fault that occurred before any output.
+
+        It is sent again with a new key or context size. A retry of a rejected answer, and a request with the results of
+        the gateway's tools, are sent by a further call.
+        """
         context, endpoint, self._out = self._context, out.endpoint, out
         forwarded = context.log_writer.log.forward_headers
         headers = {**out.headers, **forwarded} if forwarded else out.headers
@@ -202,7 +212,10 @@ class Attempt(Struct, eq=False):
         return None
 
     def _open_late_delivery(self, meaning: ReplyMeaning, reply: Reply) -> ReplyMeaning:
-        """Open a stream if the reply to a streamed body has the media type of one. Such a body cannot be sent again."""
+        """Open the client's stream if the reply to a streamed body is a stream by its media type, and log which it is.
+
+        Return the meaning of the reply: "fault" instead of "resend", because such a body cannot be sent again.
+        """
         context = self._context
         media_type = context.client_request.ingress.framing.media_type
         if meaning == "stream" and not reply.headers.get("content-type", "").lower().startswith(media_type):
@@ -215,7 +228,7 @@ class Attempt(Struct, eq=False):
         return "fault" if meaning == "resend" else meaning
 
     def _add_transport_losses(self, out: OutboundRequest, reply: Reply) -> None:
-        """Add the losses that a model in this process reports."""
+        """Add the losses that a model in this process reports. Raise LossError if the client accepts none."""
         if out.endpoint.vendor.transport is None:
             return
         out.losses.extend(transport_losses(reply))
@@ -244,7 +257,10 @@ class Attempt(Struct, eq=False):
         return await self._send(target, await context.work.make_retry(out, rejected))
 
     async def _run_tools(self, out: OutboundRequest) -> OutboundRequest | None:
-        """Run the gateway's tools that the answer calls. Return the request with their results, or None if it is final."""
+        """Run the gateway's tools that the answer calls, and write the output so far.
+
+        Return the request with their results, or None if the answer is final.
+        """
         delivery = self._state.stream_delivery
         if delivery is not None:
             delivery.suspend_idle_timeout()  # the upstream is idle while the tools run
@@ -262,13 +278,13 @@ class Attempt(Struct, eq=False):
     # the end of an answer
 
     async def _finish_answer(self, target: Target, out: OutboundRequest, data: bytes | None) -> None:
-        """Write a whole answer, or the rest of a stream. `data` is a whole answer of the upstream."""
+        """Store, cache and write a whole answer, or store and end a stream. `data` is the upstream's whole answer."""
         context = self._context
         if self._state.stream_delivery is not None:
             await self._end_stream(target, out, self._state.stream_delivery, data)
             return
         written = out.encode_answer() if out.is_passed_through else await context.work.encode_answer(out, data or b"")
-        # answers with gateway tools also set the first
+        # `stats.turn` is also set for an answer with the gateway's tools, whose own turn is stored instead.
         if out.stats.turn is not None or context.client_request.pending_response is not None:
             await self._store(target, out, written, len(data or b""))
         if self._state.cache_answer is not None:
@@ -279,7 +295,7 @@ class Attempt(Struct, eq=False):
     async def _end_stream(
         self, target: Target, out: OutboundRequest, delivery: StreamDelivery, data: bytes | None
     ) -> None:
-        """Write the rest of a stream. `data` is a whole answer that the upstream sent for it."""
+        """Store the answer, and write the rest of its stream. `data` is a whole answer that the upstream sent for it."""
         context = self._context
         if data is not None:
             self._pending_end = await context.work.encode_stream(out, data)
@@ -323,7 +339,7 @@ class Attempt(Struct, eq=False):
     def _announce(self) -> None:
         """Add the headers about this target to the head of the answer, which is certain from here on.
 
-        They are the upstream's headers, the number of losses, and the numbers of offered and declared tools.
+        A target that was failing counts as working from now on. The headers are the upstream's headers, the number of losses, and the numbers of offered and declared tools.
         """
         health = self._target.health
         if health.state != "closed":  # else `AttemptPlan.succeed` is early enough
@@ -424,7 +440,7 @@ class Attempt(Struct, eq=False):
             self._is_fully_sent = stream.ended and not context.client_request.as_array
 
     async def _fail_stream(self, last: bytes, stream: Stream, delivery: StreamDelivery) -> Fault | None:
-        """End a failed stream, or return its fault for another target if nothing was sent yet."""
+        """Log the fault and end the stream with `last`, or return the fault for another target if nothing was sent."""
         if not delivery.has_output:
             return stream.fault
         if stream.fault is not None:

@@ -75,7 +75,7 @@ class Delivery:
         self._http_exchange = http_exchange
 
     def advance(self, step: DeliveryStep) -> None:
-        """Change the state before a step; IllegalStep if the state does not allow it."""
+        """Change the state before a step. Raise IllegalStep if the state does not allow it."""
         following = TRANSITIONS.get((self.state, step))
         if following is None:
             raise IllegalStep(f"a delivery that is {self.state} does not allow {step!r}")
@@ -177,7 +177,7 @@ class StreamDelivery(Delivery):
         self._idle_suspected = False
 
     def expect_first_event(self, seconds: float) -> None:
-        """Limit the silence until the next sign of life."""
+        """Limit the silence until the next sign of life to `seconds`, if that is less than the idle timeout."""
         if seconds < self._idle_timeout:
             self._max_silence = seconds
             self._set_timer(min(self._ping_interval, seconds))
@@ -286,7 +286,10 @@ class StreamDelivery(Delivery):
         self._timer = self._loop.call_later(max(min(next_ping, next_idle_check) - now, 0.01), self._on_timer)
 
     def _on_idle(self) -> None:
-        """Give up at the second check: after this process was suspended, data that has arrived is not yet read."""
+        """Interrupt the request at the second check in a row, 50 ms after the first.
+
+        After this process was suspended, data that has arrived is not yet read at the first.
+        """
         if not self._idle_suspected:
             self._idle_suspected = True
             self._timer = self._loop.call_later(_IDLE_RECHECK, self._on_timer)

@@ -68,7 +68,10 @@ class PassThroughRequest(Struct, eq=False):
         return True
 
     def accept(self, data: bytes) -> bool:
-        """Accept a whole answer by its summary. Return False if it must be decoded with `read_answer`."""
+        """Accept a whole answer by its summary, and count it. Return False if it must be decoded with `read_answer`.
+
+        A summary without a usage is not enough for the accounts.
+        """
         summary = self.endpoint.wire.summarise(data)
         self.stats.usage = None if summary is None else summary.usage
         if summary is None or self.stats.reported_usage() is None:
@@ -88,7 +91,7 @@ class PassThroughRequest(Struct, eq=False):
         """Run nothing: requests with the gateway's tools are translated."""
 
     def read_answer(self, data: bytes) -> None:
-        """Decode a whole answer, which may report an error."""
+        """Decode and count a whole answer. Raise UpstreamError if it reports an error."""
         self._data = data
         self._response = self.endpoint.wire.decode_response(parse_object(data))
         if self._response.fault is not None:
@@ -107,6 +110,7 @@ class PassThroughRequest(Struct, eq=False):
         return b"".join([encoder.feed(event) for event in unfold(response)])
 
     def open_stream(self) -> PassThroughStream:
+        """Return the stream that forwards the upstream's bytes; the request is decoded only if it needs it."""
         endpoint, client_request = self.endpoint, self._client_request
         return PassThroughStream(
             endpoint.wire,

@@ -75,7 +75,8 @@ class TurnMemory:
     def restore(self, request: Request, endpoint: Endpoint) -> tuple[Request, PrefixStore | None]:
         """Return the request with its stored turns, and the translations of its first messages.
 
-        On the client's own wire, it is the same object if nothing changes.
+        On the client's own wire, it is the same object if nothing changes, and `removes_envelopes` is set if one is
+        found.
         """
         client_request = self._client_request
         translations = client_request.translations
@@ -133,7 +134,10 @@ class RequestPreparation:
         return None if self.tool_count is None else OfferCounts(self.tool_count, self.tool_count, 0)
 
     def forward(self, target: Target) -> PassThroughRequest | None:
-        """Return the request for a target that gets the client's bytes; None if it has to be prepared."""
+        """Return the request for a target that gets the client's bytes, or None if it has to be prepared.
+
+        `needs_no_change` has found these targets. The gateway's tools of an earlier target are reset.
+        """
         if self.turns is not None or id(target) not in self._unchanged_ids:
             return None
         self.gateway_tools = self.tool_count = None
@@ -144,7 +148,10 @@ class RequestPreparation:
         return None if body is None else PassThroughRequest(client_request, endpoint, body)
 
     def needs_no_change(self, target: Target) -> bool:
-        """Check whether the client's bytes can be sent as they are, as far as that is known without decoding them."""
+        """Return whether the client's bytes can be sent as they are, and remember such a target for `forward`.
+
+        The bytes are not decoded for this.
+        """
         client_request = self._client_request
         if (
             target.keeps_requests
@@ -192,7 +199,10 @@ class RequestPreparation:
         restored: RestoredRequest | None,
         offer: OfferedClientTools | None,
     ) -> OutboundRequest:
-        """Prepare the request for a target. `restored` has its stored turns already."""
+        """Return the request for a target, and set `gateway_tools` to its tools of the gateway and its selection.
+
+        `restored` is the client's request with its stored turns, if these are restored already.
+        """
         client_request = self._client_request
         self.gateway_tools = None
         if runner is None and offer is None:
@@ -219,7 +229,10 @@ class RequestPreparation:
         )
 
     def _find_restored(self, target: Target) -> tuple[Request | None, PrefixStore | None]:
-        """Return the request with its stored turns; None if the gateway has nothing to add to the client's bytes."""
+        """Return the request with its stored turns and its translations.
+
+        The request is None if the gateway has nothing to add to the client's bytes.
+        """
         client_request = self._client_request
         if self.turns is None:
             request = client_request.request_for(target.endpoint) if client_request.is_rebuilt else None
@@ -248,10 +261,10 @@ def _adapt(
         sized_body = _size_context(client_request, body, target) if leaves_context(client_request, target) else None
         body = body if sized_body is None else sized_body.data
         if target.row.repair is None and not client_request.records_at(target.upstream):
-            # which need not be decodable
+            # The body is not decoded here, so it need not be decodable.
             return PassThroughRequest(client_request, endpoint, body, _sized_body=sized_body)
     request = client_request.request if restored is None else restored
-    # decoding the request has set them, if it was not decoded before
+    # `client_request.request` above may have decoded the request, which sets its translations.
     translations = client_request.translations if translations is None else translations
     return TranslatedRequest(
         client_request, request, target, same_wire_body=body, translations=translations, envelopes=envelopes
@@ -278,7 +291,7 @@ def _size_context(client_request: ClientRequest, body: bytes, target: Target) ->
 
 
 def _replace_leading_model(client_request: ClientRequest, endpoint: Endpoint) -> bytes | None:
-    """Return the client's body for the target's model; None if it must be parsed for that."""
+    """Return the client's body for the target's model, or None if it must be parsed for that."""
     if client_request.body_model in (None, endpoint.model):
         return client_request.body
     return replace_leading_model(client_request.body, endpoint.model)

@@ -41,7 +41,11 @@ from .delivery import AnswerContext, AnswerState, Delivery
 
 
 def select_capable_targets(plan: Sequence[Target], requested: ClientRequest) -> Sequence[Target]:
-    """List the targets that can resolve every reference of the request; StoredStateError if there is none."""
+    """List the targets that can resolve every reference of the request to stored state.
+
+    Raise StoredStateError if there is none, and ResponseStateError if no target is at the upstream that stores the
+    conversation.
+    """
     if requested.pending_response is not None and requested.pending_response.pinned is not None:
         plan = _select_pinned(plan, requested.pending_response.pinned, requested.model)
     capable, refused = [], None
@@ -58,7 +62,7 @@ def select_capable_targets(plan: Sequence[Target], requested: ClientRequest) -> 
 
 
 def _select_pinned(plan: Sequence[Target], upstream: str, model: str) -> list[Target]:
-    """List the targets at the upstream that stores the conversation; ResponseStateError if there is none."""
+    """List the targets at the upstream that stores the conversation. Raise ResponseStateError if there is none."""
     pinned = [target for target in plan if target.upstream.name == upstream]
     if not pinned:
         raise ResponseStateError(
@@ -116,6 +120,7 @@ class AttemptPlan(Struct, eq=False):
     def next_target(self) -> Target | None:
         """Return the next target of this round that admits the request, or None if there is none.
 
+        The target moves before the untried ones and counts as tried; without any, targets are probed that are due.
         Targets are in the order of preference. Those that are failing are a last resort.
         """
         self.sent_at = now = self._clock()
@@ -139,7 +144,9 @@ class AttemptPlan(Struct, eq=False):
         return None
 
     def _admits(self, health: TargetHealth, now: float, *, is_last_resort: bool) -> bool:
-        """Return whether a target admits the request, and its budget a retry. `wait_after` has paid a round's first one.
+        """Return whether a target admits the request, and take a retry from its budget in later rounds.
+
+        `_begin_round` has taken the retry of a round's first target.
 
         A trial that is admitted must be sent, so the budget is checked before.
         """
@@ -159,7 +166,9 @@ class AttemptPlan(Struct, eq=False):
         return Fault("overloaded", message, 503, "cooldown", retryable=True, retry_after=seconds)
 
     def _keep_larger(self, target: Target) -> float | None:
-        """Keep only the targets that may accept a prompt which is too long for this one: next 0.0, or None if none may.
+        """Keep only the targets that may accept a prompt which is too long for this one, and begin again with them.
+
+        Return the seconds to wait, which is 0.0, or None if no target is left.
 
         The target works, so it starts no cooldown.
         """
@@ -177,7 +186,11 @@ class AttemptPlan(Struct, eq=False):
             self._router.succeed(target, self.sent_at)
 
     def wait_after(self, fault: Fault, target: Target) -> float | None:
-        """Return the seconds until the next attempt after a fault, or None: the fault is final, or the time is over."""
+        """Note the fault for the target's health, and return the seconds until the next attempt.
+
+        Return None if the fault is final, the time is over, or the retries are used up. A prompt that is too long for
+        the target removes targets whose window is not larger.
+        """
         if fault.code == CONTEXT_LENGTH:  # no success: the gateway may have found it, and sent nothing
             self.overflow = fault
             return self._keep_larger(target)
@@ -204,6 +217,10 @@ class AttemptPlan(Struct, eq=False):
         return self._begin_round(fault, self.targets[-1], costs_budget=bool(self._tried))
 
     def _begin_round(self, fault: Fault, target: Target, *, costs_budget: bool) -> float | None:
+        """Begin a new round over all targets, and return the seconds to wait before it.
+
+        Return None if the retries, the time or the budget of the first target do not allow it.
+        """
         now = self._clock()
         remaining = self.deadline - now
         policy = RetryPolicy(target.upstream.row.retries, max_delay=_MAX_DELAY)
@@ -262,7 +279,7 @@ class RequestHandler:
                 context.log_writer.set_first_chunk(state.stream_delivery.time_to_first_chunk)
 
     def _make_cache_key(self) -> bytes | None:
-        """Return the key of a cacheable request.
+        """Return the cache key of the request, or None if its answer is not cached.
 
         Streams and strict requests are not cached, nor are responses of a conversation, which every request changes.
         """
@@ -280,7 +297,10 @@ class RequestHandler:
         )
 
     async def _answer_from_cache(self, target: Target) -> bool:
-        """Hash the request if its answer may be cached, and answer it if it is."""
+        """Answer from the cache and return True, or return False.
+
+        An answer that may be cached later is then stored by `cache_answer`.
+        """
         context, cache = self._context, self._context.dependencies.cache
         key = await context.work.hash_request(self._make_cache_key)
         if key is None:
@@ -294,7 +314,10 @@ class RequestHandler:
         return True
 
     async def _try_targets(self) -> None:
-        """Try the targets as planned. Stop once a tool has run, because a retry would run it again."""
+        """Try the targets as planned until an answer is delivered, else report the last fault to the client.
+
+        Nothing is retried after output was sent, a tool has run or a streamed body was sent.
+        """
         context, state, plan = self._context, self._state, self._plan
         fault: Fault | None = None
         while True:
@@ -333,7 +356,10 @@ class RequestHandler:
         await (asyncio.sleep(seconds) if delivery is None else delivery.pause(seconds))
 
     async def _handle_interruption(self) -> None:
-        """Report the end of an interrupted request: it was silent, or the server stops."""
+        """Report to the client that the upstream was silent, or that the server stops.
+
+        Raise ClientGone if the client has disconnected, and any other cancellation again.
+        """
         context = self._context
         interruption = context.http_exchange.interruption
         if interruption.caught("client_gone"):
@@ -353,7 +379,7 @@ class RequestHandler:
         return INTERNAL_FAULT
 
     async def _finish_with_fault(self, fault: Fault) -> None:
-        """Report a fault, as a status if that is still possible, else as an event."""
+        """Raise UpstreamError if nothing was sent, else log the fault and end the stream with an error event."""
         context = self._context
         if context.has_run_tools:
             fault = replace(fault, retryable=False, retry_after=None)  # a retry would run our tools again

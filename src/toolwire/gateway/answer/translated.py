@@ -50,7 +50,7 @@ _KEY, _ESCAPED = attrgetter("key"), attrgetter("escaped")
 class TranslatedRequest:
     """A request to another wire, or to the same one with adaptations.
 
-    `previous` is the request before it: that of the previous turn, or of a rejected answer.
+    `previous` is the request before it: of the previous turn, or of a rejected answer.
     """
 
     is_passed_through = False
@@ -82,9 +82,11 @@ class TranslatedRequest:
 
         `emulation` is set for a retry, which has its prompt already. A later request shares the losses, statistics and
         stream encoder of `previous`, because the client gets one answer. `same_wire_body` is sent as it is.
-        `spent_usage` is that of rejected answers, which `continuation` continues. `is_repair`: the target is another
-        model than that of the client, and repairs its calls. `translations` are those of its first messages.
+        `spent_usage` is the usage of rejected answers, which `continuation` continues. `is_repair`: the target is not
+        the model that the client requested, and repairs its calls. `translations` has the translated first messages.
         `envelopes` seal the reasoning of the answer.
+
+        Raise LossError if the client accepts no losses and the translation has some.
         """
         self.endpoint = endpoint = target.endpoint
         is_same_wire = endpoint.wire.name == client_request.wire.name
@@ -196,7 +198,10 @@ class TranslatedRequest:
         return None if emulation is None else reject_answer(emulation, self._endpoint_request.decode_answer(data))
 
     def make_retry(self, rejected: RejectedAnswer, repair_target: Target | None) -> TranslatedRequest:
-        """Prepare the retry. The rejected answer was billed too, so its usage is added."""
+        """Return the request after a rejected answer, to the same model or to `repair_target`.
+
+        The rejected answer was billed too, so its usage is added to the statistics.
+        """
         spent_usage = add_usage(self._spent_usage, rejected.usage)
         earlier_usage = None if self._gateway_tools is None else self._gateway_tools.usage
         self.stats.usage = add_usage(earlier_usage, spent_usage)
@@ -213,7 +218,10 @@ class TranslatedRequest:
         )
 
     def read_answer(self, data: bytes) -> None:
-        """Decode a whole answer, parse and repair its calls, and add the usage of rejected answers to its own."""
+        """Decode a whole answer, parse and repair its calls, and add the usage of rejected answers to its own.
+
+        Raise UpstreamError if the answer reports an error.
+        """
         endpoint_request = self._endpoint_request
         response = endpoint_request.restore(endpoint_request.decode_answer(data))
         if response.fault is not None:
@@ -261,7 +269,10 @@ class TranslatedRequest:
         return b"".join([self._encoder.feed(event) for event in events])
 
     def _make_client_response(self) -> Response:
-        """Return the client's response: all turns merged, with its losses and statistics recorded."""
+        """Record the losses and statistics of the answer, and return it for the client.
+
+        All turns are merged. A missing time, the client's id and sealed reasoning are added.
+        """
         response = (
             self._response if self._gateway_tools is None else self._gateway_tools.merged_response(self._response)
         )
@@ -281,7 +292,7 @@ class TranslatedRequest:
         return None if self.endpoint.wire.name == client_request.wire.name else client_request.ingress.answer_id
 
     def open_stream(self) -> TranslatedStream:
-        """Convert the stream; the gateway's own calls are removed from it."""
+        """Return the converter of the stream. It removes the gateway's own calls, and marks calls of a repair model."""
         steps = [] if self._events is None else [self._events.feed]
         if self._is_repair:
             steps.insert(0, lambda event: [mark_repaired_event(event, self._target.model)])
@@ -369,7 +380,7 @@ class TranslatedStream:
         return self._answer_stream.rejected
 
     def feed(self, data: bytes) -> bytes:
-        """Convert data to the client's events; a decoding error becomes an error event."""
+        """Convert data to the client's events. A decoding error becomes an error event, after which nothing follows."""
         if self.fault is not None:
             return b""
         try:
@@ -399,7 +410,7 @@ class TranslatedStream:
         return b"".join(out)
 
     def _write_each(self, events: Iterable[Event], out: list[bytes]) -> None:
-        """Encode events into `out`.
+        """Append the encoded events to `out`, and note content deltas in the statistics.
 
         Content deltas skip the steps if there are none: they are the most frequent events. Runs of them are encoded
         together, but only from a list: an iterator may raise an error after some of them.
@@ -421,7 +432,10 @@ class TranslatedStream:
                 self._write_event(event, out)
 
     def _write_deltas(self, deltas: list[TextDelta | CallDelta], out: list[bytes]) -> None:
-        """Encode deltas that follow each other. Those of one item have the same bytes around them, after its first."""
+        """Append consecutive encoded deltas to `out`, and note them in the statistics.
+
+        All deltas of an item after its first have the same bytes around them.
+        """
         first, *others = deltas
         out.append(self._encoder.feed(first))
         frame = self._find_frame(others) if others else None
@@ -440,6 +454,7 @@ class TranslatedStream:
         return encoder.find_frame(deltas[0].key)
 
     def _write_event(self, event: Event, out: list[bytes]) -> None:
+        """Pass an event through the steps, append the result to `out`, and count bytes that the statistics omit."""
         if isinstance(event, ResponseEnd):
             self.ended = True
         produced_events = self._apply_steps(event)
@@ -460,7 +475,7 @@ class TranslatedStream:
     def _encode_event(self, event: Event) -> bytes:
         """Encode an event, and record its losses and statistics.
 
-        The fault of a stream is sanitised before it is sent.
+        The start of the answer gets the client's id, and a time if it needs one. Reasoning is sealed. The fault of a stream is sanitised before it is sent.
         """
         if isinstance(event, StreamFault):
             self.fault = fault = self._endpoint_request.sanitise_fault(event.fault)
@@ -476,7 +491,7 @@ class TranslatedStream:
         return self._encoder.feed(event if self._sealer is None else self._sealer.seal_event(event))
 
     def fail(self, fault: Fault) -> bytes:
-        """Encode the error event for a fault in transit."""
+        """Set `fault`, and encode its error event, after the start of the answer if that was not sent."""
         self.fault = fault
         answer_id = "" if self._make_id is None else self._make_id("")
         start = b"" if self._started else self._encoder.feed(ResponseStart(answer_id))

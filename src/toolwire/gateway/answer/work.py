@@ -121,7 +121,7 @@ class StreamRelay:
         return self.stream.fault is not None
 
     async def read(self) -> bytes:
-        """Return the next piece of the reply; b"" at its end."""
+        """Return the next piece of the reply, or b"" at its end. Let other tasks run after every `PIECE` bytes."""
         if self._since_yield >= PIECE:
             self._since_yield = 0
             await asyncio.sleep(0)
@@ -139,7 +139,10 @@ class StreamRelay:
         return piece
 
     async def feed(self, piece: bytes) -> bytes:
-        """Convert a piece to output for the client."""
+        """Convert a piece to output for the client, in a thread if the work is large.
+
+        Memory is reserved for the piece until output follows. Output without content is held back up to `max_start`.
+        """
         stream, held = self.stream, self._held + len(piece)
         self.item_count = stream.item_count
         self._memory.grow(piece, held, stream.content_bytes, self.item_count)
@@ -167,7 +170,7 @@ class StreamRelay:
         return b"".join(start)
 
     async def close(self) -> bytes:
-        """End the stream, and return the last output for the client."""
+        """End the stream, and return the last output for the client with the output that was held back."""
         start, self._start = b"".join(self._start or ()), None
         try:
             return start + await self._offload.run(
@@ -268,7 +271,7 @@ class AnswerWork(Struct, frozen=True, eq=False):
     # the request to a target
 
     async def prepare(self, target: Target) -> OutboundRequest:
-        """Return the request for a target. From here on it waits for threads, and is not refused."""
+        """Return the request for a target, and log the attempt. From here on it waits for threads, and is not refused."""
         started_at = perf_counter()
         out = self._preparation.forward(target) or await self._prepare(target)
         self._offload.refuse = None
@@ -276,7 +279,10 @@ class AnswerWork(Struct, frozen=True, eq=False):
         return out
 
     async def _prepare(self, target: Target) -> OutboundRequest:
-        """Prepare the request, in a thread if it is large or its tools are new."""
+        """Prepare the request, in a thread if it is large or its tools are new. Its tools are known from then on.
+
+        The context sizes of an Ollama server are requested first, and tools are selected if there are too many.
+        """
         client_request, preparation = self._client_request, self._preparation
         known_tools, sizes = self._dependencies.known_tools, target.upstream.context_sizes
         is_same_wire = target.endpoint.wire.name == client_request.wire.name
@@ -301,7 +307,8 @@ class AnswerWork(Struct, frozen=True, eq=False):
     ) -> tuple[RestoredRequest | None, OfferedClientTools | None]:
         """Select among the tools of the client and of the gateway.
 
-        Return the request with its stored turns, and the selection; None and None if all tools are offered.
+        Return the request with its stored turns, and the selection, or None and None if all tools are offered. Their
+        number is noted if the conversation is stored elsewhere.
         """
         preparation, retrieval = self._preparation, target.row.retrieval
         ranker, client, offload = self._dependencies.ranker, self._memory.client, self._offload
@@ -341,7 +348,7 @@ class AnswerWork(Struct, frozen=True, eq=False):
     # its answer
 
     async def read_fault(self, exchange: UpstreamExchange, meaning: ReplyMeaning, reply: Reply) -> Fault:
-        """Decode an error response. A redirect is not followed, and a body that cannot be read is ignored."""
+        """Return the fault of an error response. A redirect is not followed, and an unreadable body is ignored."""
         if meaning == "redirect":
             message = "the upstream redirects to another address; the key is not sent there"
             return Fault("server", message, 502, "redirect", retryable=False)
@@ -396,15 +403,18 @@ class AnswerWork(Struct, frozen=True, eq=False):
         return await self._offload.run(len(data) + self._repeated_size(), out.encode_stream)
 
     async def save_turn(self, turn: StoredTurn, out: OutboundRequest, answer_size: int) -> None:
-        """Save the turn of an answer if the client cannot return it in full."""
+        """Save the turn of an answer if the client cannot return it in full, unless it is too large for the store."""
         if turn_is_incomplete(turn, same_wire=out.endpoint.wire.name == self._client_request.wire.name):
-            earlier = 0 if self._preparation.gateway_tools is None else len(out.body)  # which has earlier rounds
+            earlier = 0 if self._preparation.gateway_tools is None else len(out.body)  # the body has earlier rounds
             bound, keys, data = await self._offload.run(answer_size + earlier, encode_turn, turn, out.endpoint)
             if len(data) <= MAX_TURN_BYTES:
                 await self._dependencies.turn_store.save(self._memory.client, keys, bound, data)
 
     async def end_attempt(self, out: OutboundRequest) -> None:
-        """Log the answer of an attempt. The usage is estimated from the sizes if the upstream reported none."""
+        """Log the answer of an attempt, its repairs, tools, usage and losses.
+
+        The usage is estimated from the sizes if the upstream reported none.
+        """
         log_writer, upload = self._log_writer, self._client_request.upload
         log_writer.set_answer(out.stats, out.repairs, self._preparation.tool_counts)
         if log_writer.log.usage is None:
@@ -438,7 +448,7 @@ class AnswerWork(Struct, frozen=True, eq=False):
 
 
 def _may_exceed_window(out: OutboundRequest) -> bool:
-    """Check whether the provider shortens a long prompt itself, or has a larger window for this request.
+    """Return whether the provider shortens a long prompt itself, or has a larger window for this request.
 
     A field of the same name elsewhere in the body leaves the decision to the provider, too.
     """
