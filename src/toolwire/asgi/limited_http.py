@@ -160,10 +160,7 @@ class _LimitedHttp(HttpToolsProtocol):
             current.disconnect()
 
     def data_received(self, data: bytes) -> None:
-        """Parse data, and limit the time and the size of an incomplete head, with bytes that the parser holds back.
-
-        The time for the body of a request that has its answer is limited, too.
-        """
+        """Parse data. Limit an incomplete head in time and size, and the body of an answered request in time."""
         if self._ignores_input:
             return
         self._is_idle = False
@@ -245,10 +242,7 @@ class _LimitedHttp(HttpToolsProtocol):
             raise _TooLarge
 
     def on_headers_complete(self) -> None:
-        """Start the request, or queue it after a request that is not answered yet. Answer 503 to an excess request.
-
-        Raise _HeadRefused if the head cannot be accepted.
-        """
+        """Start the request, queue it after an unanswered one, or answer 503. Raise _HeadRefused for a bad head."""
         if self._ignores_input:
             raise _HeadRefused  # the connection ends with the request before, which was in the same data
         self._is_idle = False  # the request before may have ended in the same data
@@ -445,10 +439,7 @@ class _LimitedHttp(HttpToolsProtocol):
             self.cycle.end_body()
 
     def on_response_complete(self) -> None:
-        """Start the next queued request, refuse the request after the queue, or wait for the next head.
-
-        The time for the rest of a request that was answered early is limited.
-        """
+        """Start the next queued request, refuse the request after the queue, or wait for the next head or the body."""
         self.server_state.total_requests += 1
         if self.transport.is_closing():
             return
@@ -569,10 +560,7 @@ class _LimitedHttp(HttpToolsProtocol):
             self._refuse(400, "Invalid HTTP request received.")
 
     def _refuse(self, status: int, message: str) -> None:
-        """Refuse the request that is being received, and ignore further input.
-
-        While requests before it are not answered, `on_response_complete` sends the refusal after their answers.
-        """
+        """Ignore further input, and refuse this request, after the answers to others (`on_response_complete`)."""
         if self._ignores_input:
             return  # this request is ignored, too
         self._refusal = (status, message)

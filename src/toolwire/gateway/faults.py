@@ -45,7 +45,7 @@ class Overloaded(RateLimited):
 
 
 def network_fault_of(error: TimeoutError | ConnectionError, upstream: str) -> Fault:
-    """Convert a network error to a fault that does not reveal the upstream's address."""
+    """Log a network error, and convert it to a fault that does not reveal the upstream's address."""
     _log.warning("upstream %s: %s", upstream, error)
     if isinstance(error, PoolExhausted):  # the upstream did not fail, so this is no reason for a 502 or 504
         message = f"too many requests to the upstream {upstream} are in flight"
@@ -62,7 +62,7 @@ def overflow_fault(tokens: int, window: int) -> Fault:
 
 
 def key_fault_of(error: KeyCommandError, upstream: str) -> Fault:
-    """Convert a failure of a key command to a fault without its details, which are for the operator."""
+    """Log a failure of a key command, and convert it to a fault without its details, which are for the operator."""
     _log.error("upstream %s: %s", upstream, error)
     message = f"the gateway has no key for the upstream {upstream}; its log has the cause"
     return Fault("server", message, 502, "key_command", retryable=False)
@@ -74,7 +74,7 @@ def is_gateway_fault(fault: Fault) -> bool:
 
 
 def as_gateway_fault(fault: Fault, upstream: str) -> Fault:
-    """Convert a refusal of our own key: the client, whose key is valid, cannot do anything about it.
+    """Return the fault that the client gets. A refusal of our own key is not about the client's key, which is valid.
 
     Missing credit is reported as such, because it is not a transient failure. A 500 of the upstream becomes a 502: a
     500 from here is always the gateway's own.

@@ -107,7 +107,10 @@ class GatewayTools:
         return len(self.gateway_calls(response)) == 0 or len(self.gateway_calls(response)) < len(response.calls)
 
     async def run(self, response: Response) -> bool:
-        """Run our calls of this turn. Return whether the model must be asked again."""
+        """Run our calls of this turn, and store the turn. Return whether the model must be asked again.
+
+        Then `request` has the results. Raise UpstreamError if the model calls our tools without end.
+        """
         calls = self.gateway_calls(response)
         self.last_id = response.id
         self.turn = StoredTurn(response.parts, self.request.messages[self._client_length :])
@@ -127,7 +130,7 @@ class GatewayTools:
         return True
 
     async def _run_calls(self, calls: list[ToolCall]) -> tuple[list[ToolResult], list[Tool]]:
-        """Answer calls in their order. Return the results, and the tools that searches found."""
+        """Run our tools, answer searches, and refuse other calls. Return the results in order, and the tools found."""
         results: dict[int, ToolResult] = {}
         found: list[Tool] = []
         own: dict[int, ToolCall] = {}
@@ -152,7 +155,10 @@ class GatewayTools:
         return name in self._names and (self.offer is None or self.offer.is_offered(name))
 
     def _append_turn(self, response: Response, results: list[ToolResult], found: list[Tool]) -> None:
-        """Add a turn to the next request, which also offers the tools that became available in it."""
+        """Add a turn to the next request, which also offers the tools that became available in it.
+
+        The parts that the client sees, and the usage, are kept for the whole answer.
+        """
         assistant_message, result_message = Message("assistant", response.parts), Message("user", tuple(results))
         messages = (*self.request.messages, assistant_message, result_message)
         tools = (*self.request.tools, *found, *self._list_new_tools())
@@ -163,7 +169,7 @@ class GatewayTools:
         self.usage = add_usage(self.usage, response.usage)
 
     def _list_new_tools(self) -> list[Tool]:
-        """Return our tools that became available in the last turn."""
+        """Return our tools that became available in the last turn, and know them from now on."""
         if self._runner is None:
             return []
         known = self._names | {tool.name for tool in self.callable_tools}
@@ -178,7 +184,7 @@ class GatewayTools:
         return add_usage(self.usage, response.usage)
 
     def client_view(self, response: Response) -> Response:
-        """Remove our calls from a turn."""
+        """Return a turn without our calls. If no call is left, its stop reason is not `tool_calls`."""
         parts = tuple(
             part for part in response.parts if not (isinstance(part, ToolCall) and self.is_gateway_tool(part.name))
         )
@@ -192,7 +198,7 @@ class GatewayTools:
         return replace(response, parts=parts, stop=stop)
 
     def merged_response(self, response: Response) -> Response:
-        """Return the last turn, with the visible parts of the earlier turns."""
+        """Return the last turn, with the visible parts and the usage of the earlier turns."""
         visible = self.client_view(response)
         return replace(visible, parts=(*self.earlier_parts, *visible.parts), usage=add_usage(self.usage, visible.usage))
 
@@ -208,9 +214,9 @@ class TurnEvents:
         self._has_client_call = False
 
     def feed(self, event: Event) -> list[Event]:
-        """Return the events that the client gets: no calls of our tools, and only the first start.
+        """Return the events that the client gets: no calls of our tools, only the first start, and the whole usage.
 
-        Keys are shifted per turn, because each turn numbers its parts anew.
+        Keys are shifted per turn, because each turn numbers its parts anew. The turn's response is kept at its end.
         """
         self._folder.feed(event)
         if isinstance(event, ResponseStart):
@@ -232,7 +238,7 @@ class TurnEvents:
         return [replace(event, key=key + self._gateway_tools.turns * _KEY_SPACE)]
 
     def _end_turn(self, event: ResponseEnd) -> list[Event]:
-        """Forward the end only if the client gets this turn.
+        """Set `response`, and return the end if the client gets this turn.
 
         If it sees no call of the turn, the stop reason must not be `tool_calls`.
         """

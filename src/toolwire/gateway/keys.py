@@ -72,7 +72,7 @@ class ClientKeys:
             return None
 
     def identify(self, headers: Mapping[str, str], query: Mapping[str, str]) -> Caller:
-        """Identify the client; UnknownKey if keys are required and none of those given is known."""
+        """Return the owner of the client's key. Raise UnknownKey if keys are required and no given key is known."""
         if not self.is_required:
             return ANONYMOUS
         authorization = headers.get("authorization", "")
@@ -160,7 +160,7 @@ class Limiter(Protocol):
     """Counts the requests and tokens of each key."""
 
     async def admit(self, caller: Caller) -> None:
-        """Count a request; RateLimited if there is no room for it."""
+        """Count a request. Raise RateLimited if there is no room for it."""
         ...
 
     async def spend(self, caller: Caller, tokens: int) -> None:
@@ -234,6 +234,7 @@ class InProcessLimiter:
         self._windows: dict[str, _KeyWindows] = {}  # by key name
 
     async def admit(self, caller: Caller) -> None:
+        """Count a request. Raise RateLimited if a limit of its key is reached."""
         now, windows = self._clock(), self._windows.get(caller.name)
         if windows is None or windows.row is not caller.row:
             windows = self._prepare_windows(caller, now)
@@ -259,7 +260,10 @@ class InProcessLimiter:
         return len(self._windows)
 
     def _prepare_windows(self, caller: Caller, now: float) -> _KeyWindows:
-        """Prepare the windows of a key for its row, at its first request and after the row has changed."""
+        """Store and return the windows of a key for its row, at its first request and after the row has changed.
+
+        A new key also drops the expired windows of other keys.
+        """
         known = self._windows.get(caller.name)
         if known is None:
             # keys change with the settings; the windows of removed keys are dropped
@@ -272,7 +276,7 @@ class InProcessLimiter:
 def admit_request(entries: Sequence[tuple[Limit, LimitWindow]], now: float) -> tuple[Limit, float] | None:
     """Check all limits, then count the request, so that a refused request counts nowhere.
 
-    Return the exceeded limit and the seconds until there is room again; None if the request is admitted.
+    Return the exceeded limit and the seconds until there is room again, or None if the request is admitted.
     """
     for limit, window in entries:
         delay = window.wait_seconds(limit.maximum, now)
@@ -287,7 +291,7 @@ def admit_request(entries: Sequence[tuple[Limit, LimitWindow]], now: float) -> t
 class LimitWindow:
     """Amounts by slice number, the oldest first. `seconds` is the length of a slice.
 
-    `amounts` are stored amounts, which are adjusted to the time `now` of their clock.
+    `amounts` are stored amounts. Those of slices after the time `now` count as of now (`MAX_AHEAD`).
     `total` is at least the sum of the amounts that count; `wait_seconds` drops those that have expired.
     """
 
@@ -319,7 +323,7 @@ class LimitWindow:
             self.total -= 1
 
     def wait_seconds(self, maximum: int, now: float) -> float:
-        """Return the seconds until the total is below `maximum`, or 0 if it is."""
+        """Drop expired amounts, and return the seconds until the total is below `maximum`, or 0 if it is."""
         self._drop_expired(now)
         remaining, free_at = self.total, now
         if remaining < maximum:

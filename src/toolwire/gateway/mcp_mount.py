@@ -47,7 +47,7 @@ class _GatewayAccess(McpGuard):
         """Accept every address: without keys the gateway listens on this machine only."""
 
     def admit(self, headers: Mapping[str, str]) -> str:
-        """Return the key's name if origin, key and its models are accepted. Errors are converted for the MCP server."""
+        """Return the key's name. Raise AccessDenied if the host, the origin, the key or its models are not accepted."""
         origin_policy, keys, models = self._access()
         try:
             origin_policy.check([(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()])

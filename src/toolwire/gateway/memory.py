@@ -48,7 +48,7 @@ class MemoryReservation(Struct, eq=False):
     _size: int = 0
 
     def add(self, size: int) -> None:
-        """Reserve more bytes. Raise MemoryExhausted if there are too few."""
+        """Reserve more bytes. Raise MemoryExhausted if too few are left for all requests, or for this key's."""
         bound, client = self._bound, self.client
         limit, used, used_by_client = bound.limit, bound.used + size, bound.used_by.get(client, 0) + size
         if used > limit:
@@ -107,7 +107,7 @@ async def admit_document(
 ) -> int:
     """Reserve the memory for parsing a document, and return the size of the work that it makes, for `Offload.run`.
 
-    Raise ProtocolError with `status` if it has too many values. Text is cheap. Values are not: an interpreter that
+    Raise ProtocolError with `status` if it has too many values, and MemoryExhausted if memory is short. Text is cheap. Values are not: an interpreter that
     parses or writes millions of them runs nothing else meanwhile.
     """
     if len(data) <= SMALL_DOCUMENT:
@@ -130,7 +130,7 @@ def admit_small_document(data: bytes, memory: MemoryReservation, *, received: in
     needed = parsed_size(size, size // _SMALL_BYTES_PER_VALUE, text_copies(data))
     try:
         memory.add(received + needed)
-    except MemoryExhausted:  # the error is that of the first reservation that fails
+    except MemoryExhausted:  # raised again by the first of the two reservations that fails, as for larger documents
         memory.add(received)
         memory.add(needed)
     return size
@@ -212,16 +212,16 @@ class StreamMemory:
             self._reserved = needed
 
     def _count_text_copies(self, piece: bytes) -> None:
-        """Note wide characters and escapes, also an escape that is split between two pieces."""
+        """Raise the number of copies for wide characters and escapes, also an escape split between two pieces."""
         text = self._tail + piece if self._tail else piece
         end = piece[-_ESCAPE_START:]
         self._tail = end if b"\\" in end else b""
         if b"\\u" not in text and text.isascii():
             return
-        found = text_copies(text)
-        if found > self._text_copies:
-            self._copies += _STRINGS * (found - self._text_copies)
-            self._text_copies = found
+        text_count = text_copies(text)
+        if text_count > self._text_copies:
+            self._copies += _STRINGS * (text_count - self._text_copies)
+            self._text_copies = text_count
 
     def shrink(self, content: int, items: int) -> None:
         """Free the memory of events that are complete, and keep the memory of `items`, with `content` bytes of text and arguments."""

@@ -35,7 +35,10 @@ from .routing.router import Router
 async def find_counted_body(
     client_request: ClientRequest, router: Router, ranker: ToolRanker, client: str, offload: ClientOffload
 ) -> bytes:
-    """Return the client's body; with the selected tools only, if the model has `retrieve`."""
+    """Return the client's body, with the selected tools only if the model has `retrieve`.
+
+    A request that cannot be decoded or routed is returned as it is.
+    """
     try:
         target = router.plan(client_request.model, tools=client_request.has_tools)[0]
         if target.row.retrieval is None or not client_request.has_tools:
@@ -79,7 +82,7 @@ class MetadataApi:
     async def answer(
         self, http_exchange: HttpExchange, route: Route, caller: Caller, memory: MemoryReservation
     ) -> None:
-        """Write the answer for a route."""
+        """Write the answer for a route: a token count, the version, loaded models, the list, or one model."""
         if route.action == "count":
             body: Object = {route.ingress.count_field: await self._count_tokens(http_exchange, route, caller, memory)}
         elif route.action == "version":
@@ -101,7 +104,10 @@ class MetadataApi:
     async def _count_tokens(
         self, http_exchange: HttpExchange, route: Route, caller: Caller, memory: MemoryReservation
     ) -> int:
-        """Estimate the tokens of a request, within the limits of its key."""
+        """Read a request and estimate its tokens. It counts as a request of its key.
+
+        Raise the errors of reading, of a model that the key does not allow, and RateLimited.
+        """
         dependencies, offload = self._dependencies, self._reader.open_offload(caller.name)
         client_request = await self._reader.read_request(http_exchange, route, memory, dependencies, caller, offload)
         await client_request.check_caller(caller, offload)
@@ -115,7 +121,10 @@ class MetadataApi:
     async def _find_model_entry(
         self, http_exchange: HttpExchange, route: Route, caller: Caller, memory: MemoryReservation
     ) -> Object:
-        """Describe one model. Ollama's clients name it in the body, all others in the path."""
+        """Describe one model. Ollama's clients name it in the body, all others in the path.
+
+        Raise RequestRefused if the key does not allow it, and UnknownModel if no upstream has it.
+        """
         dependencies, name = self._dependencies, route.model or ""
         if route.ingress.wire == "ollama":
             data, size = await self._reader.read_document(http_exchange, memory, dependencies.limits)
@@ -134,14 +143,17 @@ class MetadataApi:
         )
 
     def _describe(self, name: str) -> ListedModel:
-        """Return a model with the facts about its first target; UnknownModel if no upstream has it."""
+        """Return a model with the facts about its first target. Raise UnknownModel if no upstream has it."""
         target = self._dependencies.router.first_target(name)
         capabilities = replace(target.capabilities, window=target.listed_window)
         return ListedModel(name, self._created, capabilities, target.row.tools)
 
 
 def _estimate_tokens(body: bytes) -> int:
-    """Estimate tokens without the provider's tokenizer; for a large body, from its size only."""
+    """Estimate tokens without the provider's tokenizer, and for a large body from its size only.
+
+    Raise ProtocolError if a small body is not UTF-8.
+    """
     if len(body) > _TOKENIZER_LIMIT:
         return len(body) // 4
     from ..audit.tokens import count_tokens

@@ -297,10 +297,7 @@ class RequestHandler:
         )
 
     async def _answer_from_cache(self, target: Target) -> bool:
-        """Answer from the cache and return True, or return False.
-
-        An answer that may be cached later is then stored by `cache_answer`.
-        """
+        """Return whether the cache had the answer, which is then written; else set `cache_answer` if it may be cached."""
         context, cache = self._context, self._context.dependencies.cache
         key = await context.work.hash_request(self._make_cache_key)
         if key is None:

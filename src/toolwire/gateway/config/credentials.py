@@ -35,23 +35,26 @@ def make_secret() -> str:
 
 
 def configured_secrets(row: ServerRow, environment: Mapping[str, str]) -> list[str]:
-    """Return the secrets of the settings: the current one, then the previous one. ConfigError if one is too short."""
-    found = [
+    """Return the secrets of the settings: the current secret, then the previous secret.
+
+    Raise ConfigError if a secret is too short, its variable is not set, or the previous secret is alone.
+    """
+    current_and_previous = [
         resolve_address(row.secret, row.secret_env, "[server] secret", environment),
         resolve_address(row.previous_secret, row.previous_secret_env, "[server] previous_secret", environment),
     ]
-    secrets = [secret for secret in found if secret is not None]
+    secrets = [secret for secret in current_and_previous if secret is not None]
     if any(len(secret) < MIN_SECRET for secret in secrets):
         raise ConfigError(
             f"[server] a secret must have at least {MIN_SECRET} characters", hint="`openssl rand -hex 32`"
         )
-    if found[0] is None and found[1] is not None:
+    if current_and_previous[0] is None and secrets:
         raise ConfigError("[server] previous_secret needs a secret", hint="set secret or secret_env, too")
     return secrets
 
 
 def configured_metrics_key(row: ServerRow, environment: Mapping[str, str]) -> str | None:
-    """Return the key for /metrics, or None if the settings have none. ConfigError if it is too short."""
+    """Return the key for /metrics, or None if the settings have none. Raise ConfigError if it is too short."""
     key = resolve_address(row.metrics_key, row.metrics_key_env, "[server] metrics_key", environment)
     if key is not None and len(key) < MIN_SECRET:
         message = f"[server] metrics_key must have at least {MIN_SECRET} characters"
@@ -60,9 +63,9 @@ def configured_metrics_key(row: ServerRow, environment: Mapping[str, str]) -> st
 
 
 def load_file_secret(settings_file: Path, new_secret: str | None = None) -> str:
-    """Return the secret beside a settings file, which is made if there is none. Without write access, it is in memory.
+    """Return the secret beside a settings file. If there is none, write `new_secret`, by default a random secret.
 
-    `new_secret` is the one to write, by default a random one.
+    If it cannot be written, log that and return it all the same. Raise ConfigError if the file has no secret.
     """
     path = settings_file.with_name(f"{settings_file.name}.secret")
     try:
@@ -81,7 +84,10 @@ def load_file_secret(settings_file: Path, new_secret: str | None = None) -> str:
 
 
 def read_secret(path: Path) -> str:
-    """Read a secret file. ConfigError if it is not a regular file of the right form, or cannot be read."""
+    """Read a secret file, and log a warning if other users can read it, too.
+
+    Raise FileNotFoundError if it does not exist, and ConfigError if it cannot be read or contains no secret.
+    """
     try:
         with os.fdopen(os.open(path, _READ), "rb") as file:
             status = os.fstat(file.fileno())
@@ -99,7 +105,7 @@ def read_secret(path: Path) -> str:
 
 
 def _write_secret(path: Path, secret: str) -> None:
-    """Create the file with its whole content, or raise FileExistsError."""
+    """Create the file with its whole content, for its owner only. Raise FileExistsError if it exists."""
     temporary = path.with_name(f"{path.name}.{token_hex(8)}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW, 0o600)
     try:
@@ -116,7 +122,7 @@ def _write_secret(path: Path, secret: str) -> None:
 
 
 def check_certificate(row: ServerRow) -> None:
-    """Raise ConfigError if the files cannot be read, or do not belong together."""
+    """Raise ConfigError if the certificate and its key cannot be read, or do not belong together."""
     if row.certificate is None:
         return
     try:

@@ -51,6 +51,7 @@ class TomlLines:
     """The lines of table headers and keys in a file, read once."""
 
     def __init__(self, text: str) -> None:
+        """Find the first line of every header and key. A line inside a text of several lines may be taken for a key."""
         self._lines: dict[tuple[str, ...], int] = {}
         table: tuple[str, ...] = ()
         for number, line in enumerate(text.splitlines()[:_MAX_LINES], 1):
@@ -77,7 +78,10 @@ class TomlLines:
 
 
 def _key_path(line: str) -> tuple[str, ...] | None:
-    """Return the names of a header or an assignment; None if the line is neither."""
+    """Return the names of a header or an assignment, or None if the line is neither.
+
+    The line is parsed as a TOML file of its own, so its value has one name at each level.
+    """
     try:
         value: Any = tomllib.loads(line)
     except tomllib.TOMLDecodeError:
@@ -131,6 +135,7 @@ def comment_lines(texts: Iterable[str]) -> str:
 
 
 def _changed_fields(row: Row) -> dict[str, Any]:
+    """Return the settings of a row that differ from their defaults, as basic types."""
     changed = {}
     for field in fields(row):
         value = getattr(row, field.name)
@@ -154,11 +159,12 @@ def _format_key(name: str) -> str:
 
 
 def _format_text(text: str) -> str:
-    """Return a basic string of TOML: that of JSON, with DEL escaped and without pairs of surrogates."""
+    """Return a basic string of TOML: a JSON string with DEL escaped and without pairs of surrogates."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _format_value(value: Any) -> str:
+    """Write a value in TOML. A whole number of seconds or bytes is written without a fraction, a table inline."""
     if isinstance(value, str):
         return _format_text(value)
     if isinstance(value, bool):

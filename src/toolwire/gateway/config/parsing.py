@@ -39,7 +39,7 @@ _TYPES = {
 }
 _KEY_COMMAND_HINT = 'write key_command = ["gcloud", "auth", "print-access-token"]: a list, without a shell'
 _RETRIEVE_HINT = 'write retrieve = true, or retrieve = {k = 8, always = ["NAME"]}'
-_is_type_list = re.compile(r"`([^`]*)`").sub
+_replace_type_lists = re.compile(r"`([^`]*)`").sub  # of messages such as: Expected `int | null`, got `str`
 
 
 class SettingsProblem(NamedTuple):
@@ -69,6 +69,7 @@ def suggest_name(name: str, known: Any, label: str) -> str:
 
 
 def _check_value(value: JSON, kind: Any, path: SettingsPath) -> Iterator[SettingsProblem]:
+    """Yield the problems of a value of type `kind`. Tables and lists are entered, so that each problem has its path."""
     origin = get_origin(kind)
     if origin in (UnionType, Union):
         kind = _choose_option(value, get_args(kind)) or kind
@@ -92,6 +93,7 @@ def _check_value(value: JSON, kind: Any, path: SettingsPath) -> Iterator[Setting
 
 
 def _check_table(value: dict[str, Any], kind: type[Struct], path: SettingsPath) -> Iterator[SettingsProblem]:
+    """Yield the unknown names, the problems of the values, and the missing names of a table."""
     known = get_type_hints(kind, include_extras=True)
     known = {field.name: known[field.name] for field in fields(kind)}
     for name, inner in value.items():
@@ -105,7 +107,10 @@ def _check_table(value: dict[str, Any], kind: type[Struct], path: SettingsPath) 
 
 
 def _choose_option(value: JSON, options: tuple[Any, ...]) -> Any:
-    """Return the option of a union whose shape fits a table, a list or a string; None if none does."""
+    """Return the option of a union whose shape fits a table, a list or a string, or None if none does.
+
+    Only such options have problems inside the value; any other value is compared with the whole union.
+    """
     for option in options:
         is_struct = isinstance(option, type) and issubclass(option, Struct)
         if isinstance(value, dict) and (is_struct or get_origin(option) is dict):
@@ -118,10 +123,11 @@ def _choose_option(value: JSON, options: tuple[Any, ...]) -> Any:
 
 
 def _check_type(value: JSON, kind: Any, path: SettingsPath) -> Iterator[SettingsProblem]:
+    """Yield a problem if msgspec refuses the value, with its message in the terms of TOML."""
     try:
         msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        message = _is_type_list(_name_types, str(error).partition(" - at ")[0])
+        message = _replace_type_lists(_name_types, str(error).partition(" - at ")[0])
         hint = _RETRIEVE_HINT if path[:1] == ("models",) and path[2:3] == ("retrieve",) else ""
         yield SettingsProblem(path, message[:1].lower() + message[1:], hint)
 
@@ -163,6 +169,7 @@ def find_rule_problems(settings: Settings) -> list[SettingsProblem]:
 
 
 def _check_rules(settings: Settings) -> Iterator[SettingsProblem]:
+    """Yield the violated rules of all tables."""
     yield from _check_server(settings)
     for name, row in settings.upstreams.items():
         if row.client_key is not None and row.client_certificate is None:
@@ -197,7 +204,7 @@ def _check_server(settings: Settings) -> Iterator[SettingsProblem]:
 
 
 def _check_numbers(row: Row, path: SettingsPath) -> Iterator[SettingsProblem]:
-    """Check the range of each number of a row."""
+    """Yield the numbers of a row that are out of range, by the names of their settings."""
     for name in row.__struct_fields__:
         number = getattr(row, name)
         if isinstance(number, str):
@@ -209,7 +216,7 @@ def _check_numbers(row: Row, path: SettingsPath) -> Iterator[SettingsProblem]:
 
 
 def _check_model(name: str, model: ModelRow, settings: Settings) -> Iterator[SettingsProblem]:
-    """Check the targets, fallbacks, capabilities and emulation of a model."""
+    """Yield the problems of a model: its targets, fallbacks, capabilities, emulation, retrieval and repair model."""
     path: SettingsPath = ("models", name)
     if (model.upstream is None) == (not model.targets):
         hint = "set `upstream` for one upstream, or `targets` for several"
@@ -245,7 +252,7 @@ def _check_wildcard(name: str, model: str | None, path: SettingsPath) -> Iterato
 
 
 def _check_emulation(name: str, model: ModelRow) -> Iterator[SettingsProblem]:
-    """Check the text format and, for the completion endpoint, the chat template of each target."""
+    """Yield a problem if the text format is unknown or, for the completion endpoint, a target's chat template."""
     emulation = model.emulation
     if emulation is None:
         return
@@ -257,7 +264,7 @@ def _check_emulation(name: str, model: ModelRow) -> Iterator[SettingsProblem]:
 
 
 def _check_retrieval(model: ModelRow, path: SettingsPath) -> Iterator[SettingsProblem]:
-    """Check the number of tools to offer, and that the model accepts tools."""
+    """Yield the problems of a selection of tools: its number, empty names, and a model that accepts no tools."""
     retrieval = model.retrieval
     if retrieval is None:
         return
@@ -272,7 +279,7 @@ def _check_retrieval(model: ModelRow, path: SettingsPath) -> Iterator[SettingsPr
 
 
 def _check_repair_model(name: str, model: ModelRow, models: Mapping[str, ModelRow]) -> Iterator[SettingsProblem]:
-    """Check that the repairing model exists and has native calls, and that this model has emulated ones."""
+    """Yield a problem unless this model has emulated calls, and the repairing model exists and has native calls."""
     if model.repair_model is None:
         return
     path: SettingsPath = ("models", name, "repair_model")
@@ -287,7 +294,7 @@ def _check_repair_model(name: str, model: ModelRow, models: Mapping[str, ModelRo
 
 
 def _check_keys(keys: Mapping[str, KeyRow]) -> Iterator[SettingsProblem]:
-    """Check names, hashes and limits of keys. Two names for one key would make its owner ambiguous."""
+    """Yield the problems of names, hashes and limits of keys. Two names for one key would make its owner ambiguous."""
     owners: dict[str, str] = {}
     for name, key in keys.items():
         path: SettingsPath = ("keys", name)
@@ -322,7 +329,7 @@ class ParsedSettings(msgspec.Struct, frozen=True):
 
 
 def parse_settings(document: JSON) -> Settings:
-    """Convert a parsed file to settings. ConfigError names the location of the first problem and counts the others."""
+    """Convert a parsed file to settings. Raise ConfigError with the first problem and the number of the others."""
     parsed = parse_valid_part(document)
     if parsed.problems:
         raise _make_error(parsed.problems)

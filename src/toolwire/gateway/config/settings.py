@@ -267,15 +267,18 @@ class Settings(Row, frozen=True):
 
 
 def resolve_address(value: str | None, variable: str | None, name: str, environment: Mapping[str, str]) -> str | None:
-    """Return an address of the settings, or that of the environment variable. `name` is the setting, for errors."""
+    """Return `value`, or the content of the environment variable, or None if neither is set.
+
+    Raise ConfigError if both are set, or the variable is empty; `name` is the setting, for the message.
+    """
     if value is not None and variable is not None:
         raise ConfigError(f"{name} and {name}_env are both set", hint="remove one of them")
     if variable is None:
         return value
-    found = environment.get(variable, "").strip()
-    if not found:
+    content = environment.get(variable, "").strip()
+    if not content:
         raise ConfigError(f"{name}_env: environment variable {variable} is not set")
-    return found
+    return content
 
 
 # Check that the folder of a file exists when the gateway starts, not at the first request.

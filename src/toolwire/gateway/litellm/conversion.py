@@ -48,7 +48,10 @@ class LitellmImport(Struct, frozen=True):
 
 
 def convert_litellm(document: JSON, environment: Mapping[str, str]) -> LitellmImport:
-    """Convert a document. Settings without a meaning here and unusable models are in the notes."""
+    """Convert a document. Settings without a meaning here and unusable models are in the notes.
+
+    Raise ConfigError if the document is not a table.
+    """
     if not isinstance(document, dict):
         raise ConfigError("the file is not a table", hint="a LiteLLM file has model_list and other sections")
     report = ImportReport()
@@ -97,7 +100,7 @@ def _report_rest(document: Object, sections: Mapping[str, Object], report: Impor
 
 
 def _read_upstream_defaults(sections: Mapping[str, Object], report: ImportReport) -> UpstreamDefaults:
-    """Return time limits and retries of the router, or those of `litellm_settings`."""
+    """Return time limits and retries of the router, or else of `litellm_settings`. Report invalid ones as ignored."""
     router, general = sections["router_settings"], sections["litellm_settings"]
     usual = UpstreamDefaults()
     try:
@@ -123,7 +126,10 @@ def _read_limits(sections: Mapping[str, Object], report: ImportReport) -> Limits
 def _convert_models(
     entries: JSON, converter: EntryConverter, report: ImportReport
 ) -> tuple[dict[str, UpstreamRow], dict[str, ModelRow]]:
-    """Convert `model_list`. Entries with the same name are targets of one model."""
+    """Convert `model_list` to upstreams and models, and report entries that are skipped.
+
+    Entries with the same name are targets of one model.
+    """
     if not isinstance(entries, list):
         report.ignore("model_list", "the section is missing or not a list", "add models")
         entries = []
@@ -145,7 +151,7 @@ def _convert_models(
 
 
 def _add_upstream(upstreams: dict[str, UpstreamRow], prefix: str, row: UpstreamRow) -> str:
-    """Return the name of an equal upstream, or of a new one: `openai`, `openai-2`, …"""
+    """Add an upstream unless there is an equal one, and return its name: `openai`, `openai-2`, …"""
     known = next((name for name, other in upstreams.items() if other == row), None)
     if known is not None:
         return known
@@ -167,7 +173,7 @@ def _make_model(group: list[tuple[ConvertedEntry, str]]) -> ModelRow:
 def _add_aliases(
     models: dict[str, ModelRow], sections: Mapping[str, Object], report: ImportReport
 ) -> dict[str, ModelRow]:
-    """Add a model for each alias of `model_group_alias`."""
+    """Add a model for each alias of `model_group_alias`. Report aliases of unknown models."""
     aliases = sections["router_settings"].get("model_group_alias")
     added: dict[str, ModelRow] = {}
     for alias, value in aliases.items() if isinstance(aliases, dict) else ():
@@ -183,7 +189,10 @@ def _add_aliases(
 def _skip_invalid(
     upstreams: dict[str, UpstreamRow], models: dict[str, ModelRow], report: ImportReport
 ) -> dict[str, ModelRow]:
-    """Skip models that break a rule of our settings, such as an alias without the wildcard of its model."""
+    """Return the models that keep the rules of our settings, and report the others.
+
+    An alias may break one: it lacks the wildcard of its model.
+    """
     invalid: set[str] = set()
     for problem in find_rule_problems(Settings(upstreams=upstreams, models=models)):
         if problem.path[0] == "models":
@@ -196,6 +205,7 @@ def _skip_invalid(
 def _add_fallbacks(
     models: dict[str, ModelRow], sections: Mapping[str, Object], report: ImportReport
 ) -> dict[str, ModelRow]:
+    """Return the models with their own and the default fallbacks. Report fallbacks that name an unknown model."""
     fallbacks: dict[str, list[str]] = {name: [] for name in models}
     for section in ("router_settings", "litellm_settings"):
         for name, others, location in _iterate_fallbacks(sections[section].get("fallbacks"), f"{section}.fallbacks"):
@@ -215,7 +225,7 @@ def _add_fallbacks(
 
 
 def _add_retrieval(models: dict[str, ModelRow], settings: Object, report: ImportReport) -> dict[str, ModelRow]:
-    """Convert `mcp_semantic_tool_filter` to `retrieve` of every model that accepts tools."""
+    """Convert `mcp_semantic_tool_filter` to `retrieve` of every model that accepts tools, and report the difference."""
     location = "litellm_settings.mcp_semantic_tool_filter"
     row = settings.get("mcp_semantic_tool_filter")
     if row is not None and not isinstance(row, dict):
@@ -247,7 +257,10 @@ def _iterate_fallbacks(value: JSON, location: str) -> Iterator[tuple[str, list[s
 def _read_master_key(
     general: Object, environment: Mapping[str, str], report: ImportReport
 ) -> tuple[dict[str, KeyRow], str]:
-    """Convert `master_key` to a key for all models, stored as its hash. Also return its variable if that is not set."""
+    """Convert `master_key` to a key for all models, stored as its hash. Also return its variable if that is not set.
+
+    A variable that is not set, and a key in the file, are reported.
+    """
     value: Any = general.get("master_key")
     if value is None or value == "":
         return {}, ""

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 # Rows of data: LiteLLM's provider prefixes with our providers, and prefixes that have no equivalent.
 #
-# The prefixes and variables are those of LiteLLM's documentation and of `litellm/constants.py` (read 2026-11-16).
+# The prefixes and variables are from LiteLLM's documentation and from `litellm/constants.py` (read 2026-11-16).
 
 
 class ProviderPrefix(NamedTuple):
@@ -82,18 +82,21 @@ _BARE_NAMES = (  # LiteLLM's providers of names without a prefix
 
 
 def split_model(model: str, custom_provider: str | None) -> tuple[str, str]:
-    """Split LiteLLM's model string into the prefix of its provider and the name of the model."""
-    prefix, separator, rest = model.partition("/")
+    """Split LiteLLM's model string into the prefix of its provider and the name of the model.
+
+    A name without a prefix belongs to the provider that LiteLLM assigns to it, or to `openai`.
+    """
+    prefix, separator, name = model.partition("/")
     if custom_provider is not None:
-        return custom_provider, rest if separator and prefix == custom_provider else model
+        return custom_provider, name if separator and prefix == custom_provider else model
     if separator:
-        return prefix, rest
-    found = (provider for pattern, provider in _BARE_NAMES if pattern.match(model))
-    return next(found, "openai"), model
+        return prefix, name
+    assigned = (provider for pattern, provider in _BARE_NAMES if pattern.match(model))
+    return next(assigned, "openai"), model
 
 
 def find_prefix_problem(prefix: str) -> tuple[str, str] | None:
-    """Return the reason why a provider cannot be used, and the alternative; None if it can."""
+    """Return the reason why a provider cannot be used, and the alternative, or None if it can."""
     if prefix in PROVIDERS:
         return None
     return _UNSUPPORTED.get(prefix, (f"unknown provider {prefix!r}", _COMPATIBLE_HINT))
@@ -314,5 +317,5 @@ def group_notes(notes: Iterable[ImportNote]) -> list[ReportRow]:
     for note in notes:
         location = f"{note.model} ({note.location})" if note.model else note.location
         groups.setdefault((note.kind, note.meaning, note.instead), []).append(location)
-    rows = [ReportRow(kind, tuple(found), meaning, instead) for (kind, meaning, instead), found in groups.items()]
+    rows = [ReportRow(kind, tuple(places), meaning, instead) for (kind, meaning, instead), places in groups.items()]
     return sorted(rows, key=lambda row: _ORDER.index(row.kind))

@@ -95,6 +95,10 @@ class EntryConverter:
         return ConvertedEntry(name, prefix, upstream, _target_model(name, model, params), share, has_tools)
 
     def _make_upstream(self, prefix: ProviderPrefix, params: Object, location: str) -> UpstreamRow:
+        """Return the upstream of an entry. Report plain HTTP and a key in the file.
+
+        Raise UnusableEntry for an invalid value.
+        """
         base_url = self._read_base_url(prefix, params)
         provider = _provider_at(base_url, prefix.provider)
         is_insecure = _is_plain_http(base_url)
@@ -125,13 +129,17 @@ class EntryConverter:
         return base_url
 
     def _read_key(self, prefix: ProviderPrefix, provider: str | None, params: Object, location: str) -> dict[str, Any]:
-        """Return the setting of the key: a variable, or the command that prints Google's token."""
+        """Return the setting of the key: a variable, or the command that prints Google's token.
+
+        A key in the file is reported, and stored in `secrets` under a new variable. No setting is needed for the
+        provider's usual variable. Raise UnusableEntry if the key is not a text.
+        """
         key = params.get("api_key")
         if key is None or key == "":
             if provider is not None and provider.startswith("vertex"):
                 return {"key_command": _VERTEX_CREDENTIALS}
-            found = (name for name in prefix.key_variables if self._environment.get(name, "").strip())
-            return {"key_env": variable} if (variable := next(found, None)) is not None else {}
+            set_names = (name for name in prefix.key_variables if self._environment.get(name, "").strip())
+            return {"key_env": variable} if (variable := next(set_names, None)) is not None else {}
         if not isinstance(key, str):
             raise UnusableEntry("api_key is not a text", f"write {ENVIRONMENT}NAME")
         if key.startswith(ENVIRONMENT):
@@ -145,6 +153,7 @@ class EntryConverter:
         return {"key_env": variable}
 
     def _read_provider_settings(self, provider: str | None, params: Object) -> dict[str, Any]:
+        """Return the API version for Azure, or the project and location for Vertex AI. Other providers have none."""
         if provider is None:
             return {}
         if provider.startswith("azure"):
@@ -172,7 +181,10 @@ class EntryConverter:
         }
 
     def _resolve(self, value: JSON, name: str) -> str:
-        """Return a text, or that of the environment variable that it names."""
+        """Return a text, or the content of the environment variable that it names.
+
+        Raise UnusableEntry if that is empty; `name` is the parameter, for the message.
+        """
         text = str(value) if not isinstance(value, (dict, list)) else ""
         if text.startswith(ENVIRONMENT):
             variable = _variable_name(text)
@@ -184,6 +196,7 @@ class EntryConverter:
         return text
 
     def _read_share(self, params: Object, location: str) -> float | None:
+        """Return the weight, or a rate limit in its place, which is reported, or None if there is neither."""
         if params.get("weight") is not None:
             return read_number(params, ("weight",), 1.0)
         for name in ("rpm", "tpm"):
@@ -201,6 +214,7 @@ class EntryConverter:
 
 
 def _read_entry(entry: JSON) -> tuple[str, Object, Object]:
+    """Return the name, the parameters and the `model_info` of an entry. Raise UnusableEntry if one has a wrong type."""
     if not isinstance(entry, dict):
         raise UnusableEntry("the entry is not a table")
     name = entry.get("model_name")
@@ -213,7 +227,10 @@ def _read_entry(entry: JSON) -> tuple[str, Object, Object]:
 
 
 def _choose_provider(row: ProviderPrefix, prefix: str, model: str) -> tuple[ProviderPrefix, str]:
-    """Return the provider of a model. Its publisher at Vertex AI, or `responses/`, decides the protocol."""
+    """Return the provider of a model, and its name. Its publisher at Vertex AI, or `responses/`, decides the protocol.
+
+    Raise UnusableEntry for other publishers than Google and Anthropic.
+    """
     if prefix.startswith("vertex_ai"):
         if model.startswith("claude"):
             return row._replace(provider="vertex-anthropic"), model
@@ -245,7 +262,10 @@ def _is_plain_http(base_url: str | None) -> bool:
 
 
 def _target_model(name: str, model: str, params: Object) -> str | None:
-    """Return the model's name at its upstream; None for the client's own name. `*` is replaced by the matched part."""
+    """Return the model's name at its upstream, or None for the client's own name. `*` is the part that it matches.
+
+    Raise UnusableEntry if the wildcards of both names do not correspond.
+    """
     if not model:
         return _require_text(params, "deployment_id")
     if "*" not in model:
@@ -258,7 +278,7 @@ def _target_model(name: str, model: str, params: Object) -> str | None:
 
 
 def _read_defaults(params: Object) -> dict[str, Any]:
-    """Return parameters for requests that do not set them."""
+    """Return parameters for requests that do not set them, in our terms. Raise UnusableEntry if one is invalid."""
     found = {name: params[name] for name in _DEFAULTS if params.get(name) is not None}
     tokens = params.get("max_completion_tokens", params.get("max_tokens"))
     if tokens is not None:
@@ -275,7 +295,10 @@ def _read_defaults(params: Object) -> dict[str, Any]:
 
 
 def read_number(params: Object, names: tuple[str, ...], default: float, *, may_be_zero: bool = False) -> float:
-    """Read the first of several numbers, which may be written as texts."""
+    """Return the first of `names` that is set, as a number, or `default`. It may be written as a text.
+
+    Raise UnusableEntry if it is not positive; `may_be_zero` also accepts 0.
+    """
     for name in names:
         value = params.get(name)
         if value is None:

@@ -178,6 +178,7 @@ class LossReport:
         self._unreported: dict[str, int] = {}
 
     def __call__(self, kind: str, error: OSError) -> None:
+        """Count a loss, and write the number of losses to standard error, at most every ten seconds for each kind."""
         self._count(kind)
         lost = self._unreported[kind] = self._unreported.get(kind, 0) + 1
         now = self._clock()
@@ -222,6 +223,7 @@ class RepeatFilter(Filter):
         self._next_records: dict[str, float] = {}  # by message before formatting
 
     def filter(self, record: LogRecord) -> bool:
+        """Return False for an OSError's traceback if its message was logged in the last ten seconds."""
         if not record.exc_info or not isinstance(record.exc_info[1], OSError):
             return True
         now = self._clock()
@@ -272,11 +274,14 @@ def to_stream(name: Literal["stdout", "stderr"], lock: LineLock | None = None, s
     slowly, costs lines, not the time of requests: BlockingIOError is raised, at once if the line before was lost, too.
     """
     line_lock = Lock() if lock is None else lock  # recordings are written by another thread
-    is_stalled, rest = False, ""  # the last line was lost; `rest` ends a line of which only a part was written
+    is_stalled, rest = False, ""  # the last line was lost; `rest` is its missing line end if a part was written
     seconds_left, renewed_at = _MAX_WAIT, monotonic()
 
     def wait(attempt: Callable[[float], bool]) -> None:
-        """Wait until an attempt succeeds; BlockingIOError if it does not within the time that is left in this second."""
+        """Wait until `attempt` succeeds, which gets the seconds that it may take.
+
+        Raise BlockingIOError if it does not within the time that is left in this second.
+        """
         nonlocal is_stalled, seconds_left, renewed_at
         if attempt(0.0):
             return
@@ -289,6 +294,7 @@ def to_stream(name: Literal["stdout", "stderr"], lock: LineLock | None = None, s
             raise BlockingIOError(EAGAIN, "its reader does not read")
 
     def write(line: str) -> None:
+        """Write a line in pieces that do not block. Raise BlockingIOError if it is lost, or only a part is written."""
         nonlocal is_stalled, rest
         out = stream or getattr(sys, name)
         wait(lambda seconds: line_lock.acquire(timeout=seconds))

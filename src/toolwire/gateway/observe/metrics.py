@@ -143,18 +143,18 @@ class _LabelledCounter:
         self.values: dict[tuple[str, ...], int] = {}
 
     def add(self, *labels: str, count: int = 1) -> None:
-        """Count events. Labels that have been used before need no check."""
-        found = self.values.get(labels)
-        if found is None:
+        """Count events. New labels are redacted and bounded; labels that have been used before need no check."""
+        current = self.values.get(labels)
+        if current is None:
             clean_labels = list(labels)
             is_full = len(self.values) >= _MAX_ROWS
             clean_labels[self._open_label] = OTHER if is_full else self._label_value(labels[self._open_label])
             labels = tuple(clean_labels)
-            found = self.values.get(labels, 0)
-        self.values[labels] = found + count
+            current = self.values.get(labels, 0)
+        self.values[labels] = current + count
 
     def _label_value(self, raw_value: str) -> str:
-        """Return the label for a value from outside; `other` if too many values are known already."""
+        """Return the label for a value from outside, and remember it, or `other` if too many values are known."""
         found = self._known_values.get(raw_value)
         if found is None:
             if len(self._known_values) >= self._max_values:
@@ -224,7 +224,7 @@ class Metrics:
         self._in_flight += 1
 
     def __call__(self, request_log: RequestLog, /) -> None:
-        """Add a request at its end."""
+        """Count a request at its end, with its attempts, calls, repairs and losses. Probes are not counted."""
         if request_log.action in _PROBES:
             return
         if request_log.has_begun:
@@ -249,7 +249,7 @@ class Metrics:
                     self._losses.add(concept, request_log.ingress, upstream, count=count)
 
     def _add_repaired_calls(self, request_log: RequestLog, model: str) -> None:
-        """Count the calls of an answer with repairs; a call is broken if a problem remains."""
+        """Count the calls of an answer with repairs, and the repair steps. A call is broken if a problem remains."""
         repaired = {repair.name: "broken" if repair.problems else "repaired" for repair in request_log.repairs}
         outcome = "ok" if request_log.error is None else "cut"
         for name in request_log.calls:
@@ -258,20 +258,23 @@ class Metrics:
             for step in repair.steps:
                 self._repairs.add(step.name)
 
-    def _series_for(self, front: str, upstream: str, model: str) -> tuple[str, _SeriesCounts]:
-        """Find or create the series for these labels, and the model's label. One beyond the limit is `other`."""
+    def _series_for(self, ingress: str, upstream: str, model: str) -> tuple[str, _SeriesCounts]:
+        """Find or create the series for a client protocol, an upstream and a model. Return the model's label, too.
+
+        A model beyond the limit has the label `other`. The series of the others are cached by the client's names.
+        """
         name = self._clean(model[:_MAX_LABEL_LENGTH])
         has_own_series = name in self._models or len(self._models) < self._max_values
         if has_own_series:
             self._models.add(name)
-        labels = (front, upstream, name if has_own_series else OTHER)
+        labels = (ingress, upstream, name if has_own_series else OTHER)
         series = self._series_by_labels.get(labels)
         if series is None:
             series = self._series_by_labels[labels] = _SeriesCounts()
         if (
             has_own_series and len(self._series) < _MAX_CACHED_SERIES
         ):  # other names, also those that share a label, are unbounded
-            self._series[front, upstream, model] = labels[2], series
+            self._series[ingress, upstream, model] = labels[2], series
         return labels[2], series
 
     def count_lost(self, kind: str) -> None:
@@ -300,7 +303,7 @@ class Metrics:
         return sizes
 
     def _count_watched(self, name: str) -> dict[tuple[str, ...], int]:
-        """Return the probes, the refused retries, or the events of the translation cache, of all processes."""
+        """Return a counter of all processes: `probes`, `refused` (retries) or `translations` (events of the cache)."""
         counts = dict(self._other_counts[name])
         if name == "translations":
             if self._translations is not None:
@@ -320,7 +323,7 @@ class Metrics:
         return counts
 
     def merge(self, snapshot: MetricsSnapshot) -> None:
-        """Add the figures of another process, except its requests in flight and the states of its targets."""
+        """Add the counters and histograms of another process. `add_current` adds the figures of a running process."""
         for labels, series in snapshot.series.items():
             self._models.add(labels[2])
             self._series_by_labels.setdefault(labels, _SeriesCounts()).merge(series)
@@ -335,7 +338,7 @@ class Metrics:
         self._waiting += snapshot.waiting
 
     def page(self) -> bytes:
-        """Render all metrics in Prometheus' text format, including those of the process."""
+        """Render all metrics in Prometheus' text format, with the metrics of the process itself."""
         if self._process is None:
             from prometheus_client import ProcessCollector
 

@@ -42,7 +42,10 @@ class OtelSink:
         self._clean = clean
 
     def begin(self, request_log: RequestLog, client_request: ClientRequest, headers: Mapping[str, str], /) -> None:
-        """Start the span below the client's `traceparent`, and pass its own context on to the upstream."""
+        """Start the span below the client's `traceparent`, make it the current span, and keep it in the request log.
+
+        `forward_headers` pass its context on to the upstream.
+        """
         from opentelemetry.context import Context as Nothing
         from opentelemetry.context import attach
         from opentelemetry.trace import SpanKind, set_span_in_context
@@ -68,7 +71,10 @@ class OtelSink:
         request_log.forward_headers, request_log.span = forward_headers, (span, attach(span_context))
 
     def __call__(self, request_log: RequestLog, /) -> None:
-        """End the span and record the metrics. A model that no upstream has is not used as an attribute of metrics."""
+        """End the span that `begin` started, and record the metrics.
+
+        A model that no upstream has is not used as an attribute of metrics, because a client may invent any number.
+        """
         from opentelemetry.context import detach
 
         if request_log.span is None:
@@ -84,7 +90,7 @@ class OtelSink:
         self._instruments.record(attributes, request_log.seconds, request_log.usage, request_log.first_chunk_seconds)
 
     def _end_span(self, span: Span, request_log: RequestLog, attributes: Mapping[str, Any]) -> None:
-        """Add the outcome of the request to the span and end it at the time of the request's end."""
+        """Add the outcome of the request to the span, without secrets, and end it at the time of the request's end."""
         from opentelemetry.trace import Status, StatusCode
 
         if not span.is_recording():  # dropped by the sampler
@@ -125,7 +131,7 @@ def _request_or_fallback(client_request: ClientRequest) -> Request:
 def from_environment(clean: Callable[[str], str]) -> tuple[OtelSink, OtelObserver, Callable[[], None]]:
     """Create a sink and an observer that export over OTLP as the OTEL_* variables configure.
 
-    The last item flushes and closes them.
+    The last item flushes and closes them. Raise MissingExtra if OpenTelemetry is not installed.
     """
     try:
         from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter

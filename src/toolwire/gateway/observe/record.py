@@ -95,7 +95,7 @@ class _SideRecording:
         return self._remaining_bytes >= 0
 
     def sanitise(self, sanitiser: Sanitiser, span: int) -> RecordedExchange:
-        """Convert this side to its recorded form, without secrets. Span 1 is the client's side."""
+        """Convert this side to its recorded form, without secrets. Span 1 is the client's side, and others are below."""
         request = ExchangeStarted(
             ms=round(self.offset_seconds * 1000, 3),
             span=span,
@@ -169,7 +169,7 @@ class Recorder:
         """Wrap the application to record its exchanges."""
 
         async def recording_app(scope: Scope, receive: Receive, send: Send) -> None:
-            """Record POST requests only: all requests for a model are of this kind."""
+            """Serve a request. Record and save it if it is a POST request, as all requests for a model are."""
             if scope["type"] != "http" or scope["method"] != "POST":
                 await app(scope, receive, send)
                 return
@@ -199,7 +199,7 @@ class Recorder:
     async def _save_in_thread(self, recording: _Recording) -> None:
         """Save a finished recording, always in the thread: a file is written, and others may be deleted.
 
-        Only requests for a model are saved. OSError if too many recordings wait, on a slow disk.
+        Only requests for a model are saved. Raise OSError if too many wait, on a slow disk.
         """
         request_log = recording.request_log
         if request_log is None or request_log.action != "generate":
@@ -214,6 +214,7 @@ class Recorder:
             self._waiting_bytes -= size
 
     def _save_recording(self, recording: _Recording, request_log: RequestLog) -> None:
+        """Pass the exchange to `save_trace`, without secrets. Span 1 is the client's side, and upstreams follow."""
         sanitiser = self._sanitiser.with_more_secrets(recording.secrets)
         recording.client_side.wire = request_log.ingress
         recorded = datetime.fromtimestamp(request_log.started, UTC).isoformat(timespec="milliseconds")
@@ -251,7 +252,7 @@ class _RecordingTransport:
     def post(
         self, url: str, headers: Mapping[str, str], secrets: Mapping[str, str], body: RequestBody, seconds: float
     ) -> AbstractAsyncContextManager[Reply]:
-        """Post as `inner` does. Outside a recorded exchange, nothing is recorded."""
+        """Post as `inner` does, and add the exchange and its secrets to the current recording, if there is one."""
         recording = self._current_recording.get()
         if recording is None:
             return self._inner.post(url, headers, secrets, body, seconds)
@@ -269,7 +270,7 @@ class _RecordingTransport:
         else:
             side.record_request_data(body)
         recording.upstreams.append(side)
-        recording.secrets += [value.rpartition(" ")[2] for value in secrets.values()]
+        recording.secrets += [value.rpartition(" ")[2] for value in secrets.values()]  # without "Bearer "
         return _record_post(self._inner.post(url, headers, secrets, body, seconds), side)
 
     def __getattr__(self, name: str) -> Any:
@@ -288,7 +289,7 @@ async def _record_chunks(body: StreamedBody, side: _SideRecording) -> AsyncItera
 
 @asynccontextmanager
 async def _record_post(pending_reply: AbstractAsyncContextManager[Reply], side: _SideRecording) -> AsyncIterator[Reply]:
-    """Record the head of a reply, or the network error if there is none."""
+    """Record the head of a reply and its body while it is read, or a network error, which is raised again."""
     try:
         async with pending_reply as reply:
             side.record_head(reply.status, reply.headers)
@@ -359,10 +360,7 @@ def _sanitise_body(data: bytes, sanitiser: Sanitiser) -> JSON:
 
 
 def _make_outcome(request_log: RequestLog, answered_at: float, sanitiser: Sanitiser) -> ExchangeEnded:
-    """Convert the request log to the recorded outcome; texts from outside are sanitised.
-
-    `answered_at`: the time of the answer to the client by another clock reading; the exchange does not end before it.
-    """
+    """Convert the request log to the recorded outcome, not before `answered_at`; texts from outside are sanitised."""
     first_chunk = request_log.first_chunk_seconds
     return ExchangeEnded(
         ms=round(max(request_log.seconds, answered_at) * 1000, 3),
@@ -389,7 +387,7 @@ def _sanitise_loss(loss: Loss, sanitiser: Sanitiser) -> Loss:
 
 
 def trace_writer(folder: Path, keep: TraceRetention | None = None) -> Callable[[ExchangeTrace], None]:
-    """Write each exchange to a file of its own, readable only by its owner."""
+    """Return a function that writes each exchange to a file of its own, readable only by its owner."""
     write = trace_folder(folder, keep)
 
     def write_trace(trace: ExchangeTrace) -> None:

@@ -105,7 +105,7 @@ class AnswerStats(Struct, eq=False):
         self.calls += summary.calls
 
     def add_event(self, event: Event) -> None:
-        """Add an event of a stream."""
+        """Add an event of a stream. Content deltas are counted later, together."""
         if isinstance(event, (TextDelta, ReasoningDelta, CallDelta)):
             self.new_deltas.append(event)
             return
@@ -115,7 +115,7 @@ class AnswerStats(Struct, eq=False):
         add(self, event)
 
     def _count_deltas(self) -> None:
-        """Count the new deltas, in runs of the same item. A stream that is read event by event has one at a time."""
+        """Count and clear the new deltas, in runs of an item. A stream that is read event by event has one at a time."""
         deltas = self.new_deltas
         if len(deltas) == 1:
             self._count_content(*_get_item(deltas[0]), _get_escaped(deltas[0]))
@@ -125,6 +125,7 @@ class AnswerStats(Struct, eq=False):
         deltas.clear()
 
     def _count_content(self, kind: type, key: int, section: int | None, content: bytes) -> None:
+        """Count content of an item, as arguments of an open call or, for text and reasoning, in the recorded turn."""
         size = len(content)
         self._content_bytes += size
         if kind is CallDelta:
@@ -166,7 +167,7 @@ class AnswerStats(Struct, eq=False):
         return self._recorder
 
     def reported_usage(self) -> Usage | None:
-        """Return the usage that the upstream reports, if it is plausible."""
+        """Return the usage that the upstream reports, or None if it is missing, zero, negative or far too large."""
         usage = self.usage
         if usage is None or usage is self._plausible_usage:
             return usage
@@ -179,7 +180,7 @@ class AnswerStats(Struct, eq=False):
         return usage
 
     def estimate(self, request: bytes | RequestSize) -> Usage | None:
-        """Estimate the usage from the request's body, or the size of a body that was not held; None without an answer."""
+        """Estimate the usage from the sizes. Return None without any content, unless the client left before it."""
         if not self.content_bytes and not self.abandoned:
             return None
         tokens = estimate_tokens(request) if isinstance(request, bytes) else request.tokens
@@ -253,17 +254,17 @@ class RequestLog(Struct):
         return Counter(self.failures)
 
     def count_losses(self) -> Mapping[str, int]:
-        """Count the losses by concept; those of further concepts are `other`.
+        """Count the losses by concept, once, and return the counts. Concepts beyond the first 200 count as `other`.
 
         There may be hundreds of thousands, each of its own concept, so they are counted once and for all sinks, in a
         thread.
         """
         if self.loss_counts is None:
             counts = Counter(map(_concept, self.losses))
-            found = dict(islice(counts.items(), _MAX_CONCEPTS))
-            if len(counts) > len(found):
-                found[OTHER] = found.get(OTHER, 0) + len(self.losses) - sum(found.values())
-            self.loss_counts = found
+            kept = dict(islice(counts.items(), _MAX_CONCEPTS))
+            if len(counts) > len(kept):
+                kept[OTHER] = kept.get(OTHER, 0) + len(self.losses) - sum(kept.values())
+            self.loss_counts = kept
         return self.loss_counts
 
 
@@ -295,7 +296,7 @@ _ALL_OFFERED = OfferCounts()
 
 
 class RequestLogWriter:
-    """Writes the record of one request, which only this class changes. `log` is the record."""
+    """Writes `log`, the record of a request, which only this class changes. The client's id is used if it is plain."""
 
     __slots__ = ("_started_at", "log")
 
@@ -346,7 +347,7 @@ class RequestLogWriter:
         self.log.overhead += perf_counter() - started_at
 
     def set_answer(self, stats: AnswerStats, repairs: list[CallRepair], counts: OfferCounts | None) -> None:
-        """Note the answer of an attempt, also of one that failed."""
+        """Note the answer of an attempt, also of a failed attempt. `counts` is None if all tools were offered."""
         log, counts = self.log, counts or _ALL_OFFERED
         log.usage = stats.reported_usage()
         log.is_estimated = False

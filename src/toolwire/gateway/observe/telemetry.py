@@ -47,8 +47,8 @@ _OTLP = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 class Telemetry:
     """The telemetry of a gateway. From its creation on, no secret gets into our logs.
 
-    It opens everything that is configured; ConfigError or MissingExtra if that is impossible. `lines` is the default for
-    writing each request as a line to standard error. `log_handler` gets all other records, which are otherwise written as
+    It opens everything that is configured. Raise ConfigError or MissingExtra if that is impossible. `lines`: without a
+    setting, write each request as a line to standard error. `log_handler` gets all other records, which are otherwise written as
     lines, too. `line_lock` is held for each line, if other processes write lines, too.
 
     `sinks` and `metrics` are for a Gateway, `observers` for the runners of its tools.
@@ -90,7 +90,7 @@ class Telemetry:
             raise
 
     def _add_sinks(self) -> None:
-        """Add the configured sinks: the log, the recorder, and OpenTelemetry."""
+        """Open the configured sinks, and add them: the log, the recorder, and OpenTelemetry with its observer."""
         write = self._open_writer()
         if write is not None:
             self.sinks.append(AccessLog(write, self.redactor))
@@ -125,7 +125,7 @@ class Telemetry:
         self._record_upstreams(rows)
 
     def reopen(self) -> None:
-        """Reopen the log file after it was moved away."""
+        """Reopen the log file after it was moved away. On failure, log that; lines still go to the old file."""
         if self._file is not None:
             try:
                 self._file.reopen()
@@ -140,7 +140,7 @@ class Telemetry:
         return self._transports
 
     def _record_upstreams(self, rows: Mapping[str, UpstreamRow]) -> None:
-        """Wrap the transport of each upstream, if recording is on."""
+        """Add a recording transport for each upstream to the transports, if recording is on."""
         if self._recorder is None:
             return
         if self._http is None:
@@ -160,7 +160,7 @@ class Telemetry:
         await asyncio.to_thread(self._exit_stack.close)
 
     def _open_writer(self) -> Write | None:
-        """Open the destination of log lines; None if no lines are wanted."""
+        """Open the destination of log lines and return its writer, or None if no lines are wanted."""
         row = self._settings.log
         if row.file is not None:
             self._file = LogFile(Path(row.file))
@@ -174,7 +174,10 @@ class Telemetry:
         return guard_writes(to_stream("stderr", self._line_lock), self.report_loss)
 
     def _add_log_handlers(self, write: Write | None) -> None:
-        """Write other records as JSON lines, to the given handler, or both; those of the gateway from level INFO."""
+        """Write other records as JSON lines, to the given handler, or both, until this is closed.
+
+        Records of the gateway are written from level INFO, unless its logger has a level.
+        """
         handlers = [] if self._log_handler is None else [self._log_handler]
         if write is not None or not handlers:
             handlers.append(JsonLogHandler(write or self._stderr_writer()))
@@ -188,7 +191,7 @@ class Telemetry:
             self._exit_stack.callback(_log.setLevel, NOTSET)
 
     def _make_recorder(self, write: Write | None) -> Recorder | None:
-        """Make a recorder for trace files and for bodies in the log; None if neither is configured.
+        """Return a recorder for trace files and for bodies in the log, or None if neither is configured.
 
         Media are shortened unless full files are wanted.
         """
@@ -210,7 +213,10 @@ class Telemetry:
         return Recorder(write_all, sanitiser, self.report_loss)
 
     def _wants_otel(self) -> bool:
-        """Check the setting, or else the OTEL_* variables; then a missing package only causes a warning."""
+        """Return the setting, or else whether the OTEL_* variables ask for spans and the package is installed.
+
+        If only the package is missing, log a warning.
+        """
         wanted = self._settings.trace.otel
         if wanted is not None:
             return wanted

@@ -44,7 +44,10 @@ class LineLock:
         self._ignored_until = 0.0
 
     def acquire(self, *, timeout: float) -> bool:
-        """Return whether the lock was acquired within `timeout` seconds."""
+        """Acquire the lock within `timeout` seconds, and return whether that succeeded.
+
+        After a process has held it for too long, ignore it for 30 seconds: then only threads are excluded.
+        """
         deadline = monotonic() + timeout
         if not self._lock.acquire(timeout=timeout):
             return False
@@ -114,6 +117,7 @@ class WorkerMetrics:
     """The metrics of worker `number`, and the page of all. `folder` is shared by the workers."""
 
     def __init__(self, metrics: Metrics, folder: Path, number: int) -> None:
+        """Continue with the figures of the worker that this process replaces, if there was one."""
         from prometheus_client import ProcessCollector
 
         self._metrics = metrics
@@ -137,7 +141,7 @@ class WorkerMetrics:
             self.publish()
 
     def publish(self) -> _WorkerFigures:
-        """Replace the file of this worker, and return its contents.
+        """Replace the file of this worker, and return its contents. Log the first of several failures in a row.
 
         It is small and on this machine, so this is not done in a thread. If its disk is full, the pages of the other
         workers have older figures of this one.
@@ -158,7 +162,10 @@ class WorkerMetrics:
         return figures
 
     def page(self) -> bytes:
-        """Render the sums over all workers in Prometheus' text format."""
+        """Write this worker's figures, and render the sums over all workers in Prometheus' text format.
+
+        Counters include workers that have ended; current numbers are of running workers only.
+        """
         own = self.publish()
         total, running = Metrics(), []
         cpu = 0.0
@@ -182,6 +189,7 @@ class _ProcessTotals:
         self._cpu = cpu
 
     def collect(self) -> Iterator[Metric]:
+        """Yield the CPU time of all workers, and the sum or the minimum of every other figure of the running ones."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
         for name, description in _DESCRIPTIONS.items():
@@ -195,7 +203,7 @@ class _ProcessTotals:
 
 
 def _read(file: Path) -> _WorkerFigures | None:
-    """Read a file; None if there is none, or if another version has written it."""
+    """Return the figures in a file, or None if there is none, or if another version has written it."""
     try:
         return _decoder.decode(file.read_bytes())
     except (FileNotFoundError, msgspec.MsgspecError):

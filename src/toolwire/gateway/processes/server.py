@@ -82,7 +82,7 @@ class MemoryTrimmer:
         loop.call_later(_SAMPLE_INTERVAL, self.start)
 
     def sample(self) -> bool:
-        """Return whether a peak is over, and memory is to be trimmed."""
+        """Count the requests in flight, and return whether a peak is over, so that memory is to be trimmed."""
         count = self._in_flight()
         self._peak = max(self._peak, count)
         self._pause -= 1
@@ -95,7 +95,7 @@ class MemoryTrimmer:
 
 
 def apply_process_settings(in_flight: Callable[[], int]) -> None:
-    """Keep worker threads from delaying the event loop, and return free memory to the system.
+    """Set the switch interval, the garbage collector and glibc's allocator, and start to return free memory.
 
     `in_flight` returns the number of requests in flight.
     """
@@ -124,7 +124,7 @@ _MAX_NAME_LENGTH = 64  # characters, for the same reason
 
 
 def describe_change(old: Settings, new: Settings) -> str:
-    """Return the number of models, keys and upstreams with the changed names, and the tables that need a restart."""
+    """Describe the new settings in a line: numbers of rows, changed names, and tables that need a restart."""
     counts = [count_of(len(getattr(new, table)), noun) for table, noun in _TABLES.items() if getattr(new, table)]
     changes = [
         change
@@ -149,7 +149,7 @@ def _describe_table(old: Mapping[str, Row], new: Mapping[str, Row], noun: str) -
         "removed": [name for name in old if name not in new],
         "changed": [name for name in new if name in old and new[name] != old[name]],
     }
-    return [f"{verb} {noun} {_join_names(found)}" for verb, found in names.items() if found]
+    return [f"{verb} {noun} {_join_names(affected)}" for verb, affected in names.items() if affected]
 
 
 def _join_names(names: list[str]) -> str:
@@ -169,8 +169,9 @@ _PORT_HINT = "stop the program that listens there, or choose another port; 0 tak
 def bind(settings: Settings, *, port: int | None = None) -> socket.socket:
     """Open a listening socket on `port`, or on the port of the settings.
 
-    Without both, it is the first free port from the default one. With keys, that port is exact, too: clients would send
-    their keys to the process that has taken it.
+    Without both, it is the first free port from the default one; another port than that is logged. With keys, that port
+    is exact, too: clients would send their keys to the process that has taken it. Raise ConfigError if no port is free
+    or valid, and if other machines could reach a gateway without keys.
     """
     host = settings.server.host
     _check_exposure(host, requires_key=bool(settings.keys))
@@ -229,7 +230,7 @@ async def serve(
     ends_process: bool = False,
     worker: WorkerProcess | None = None,
 ) -> None:
-    """Serve until a signal stops the server.
+    """Serve until a signal stops the server. Raise ConfigError if a gateway without keys would be open to all.
 
     `reload` returns the current settings. `apply` applies them where the gateway alone cannot. `ready` is called once
     the server listens. `app` is the gateway with an app around it. `ends_process`: signals are ignored afterwards.
@@ -238,7 +239,7 @@ async def serve(
     _check_exposure(_listening_host(listener), requires_key=gateway.requires_key)
 
     async def apply_reload() -> str:
-        """Load and apply the current settings, and describe their change."""
+        """Load the current settings and certificate, apply them, and return a description of the change."""
         nonlocal settings
         new_settings = settings if reload is None else reload()
         load_certificate(server.config.ssl, new_settings.server)
@@ -280,7 +281,7 @@ class _Reloader:
             self._task = asyncio.ensure_future(self._run_pending())
 
     async def _run_pending(self) -> None:
-        """Reload until there are no new requests. On failure, the old settings stay in place."""
+        """Reload until there are no new requests, and log each result. On failure, the old settings stay in place."""
         while self._pending_requests:
             self._pending_requests = 0
             try:
@@ -308,7 +309,10 @@ def _make_server(
     ends_process: bool,
     worker: WorkerProcess | None,
 ) -> uvicorn.Server:
-    """Make uvicorn's server, with our signal handlers and our limits."""
+    """Return uvicorn's server, with our signal handlers and our limits.
+
+    Raise MissingExtra without uvicorn, and ConfigError if the certificate cannot be used.
+    """
     try:
         import uvicorn
 
@@ -369,7 +373,10 @@ def _make_server(
 
 
 def _listen(server: uvicorn.Server, listener: socket.socket, worker: WorkerProcess | None, limit: int) -> None:
-    """Accept connections as the last step of the start: until then, other workers take them."""
+    """Accept connections, unless the server stops already. `limit` is the number of connections with TLS handshakes.
+
+    This is the last step of the start: until then, other workers take the connections.
+    """
     state, ssl = server.server_state, server.config.ssl
     make_protocol: Any = server.config.http_protocol_class  # as uvicorn calls it
     make_protocol = partial(make_protocol, config=server.config, server_state=state, app_state=server.lifespan.state)

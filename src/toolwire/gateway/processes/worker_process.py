@@ -158,14 +158,14 @@ class SharedListener(BatchListener):
         self._table.write(self._number, self._heartbeats, count if self._is_open else _NOT_ACCEPTING)
 
     def _on_connection(self) -> None:
-        """Accept as many connections as another worker has more, and one; or let other workers accept first."""
+        """Accept connections up to one more than the least of the other workers, or let these accept first."""
         self._publish()
         least = self._table.least_of_others(self._number)
         room = BATCH if least is None else least + 1 - len(self._connections) - len(self._connecting)
         if room > 0:
             self._accept(min(room, BATCH))
         else:
-            # a worker that still has as many connections as at the last time did not use its turn
+            # If the least is the same as last time, that worker did not use its turn: this one accepts more.
             self._share = min(2 * self._share, BATCH) if least == self._least else 1
             self._least = least
             self._pause(_YIELD)
@@ -201,26 +201,27 @@ class WorkerProcess:
     """The current process as a worker. `folder` is shared by the workers of one gateway."""
 
     def __init__(self, variable: WorkerVariable) -> None:
+        """Take over the descriptors of the parent, and keep programs that this process starts from inheriting them."""
         self.number = variable.number
         self.folder = Path(variable.folder)
         self._requires_key = variable.requires_key
         self.table = WorkerTable(variable.table, variable.count)
         self.listener = socket.socket(fileno=variable.listener)
         self._channel = socket.socket(fileno=variable.channel)
-        for descriptor in (self.listener, self._channel):  # programs that tools start must not inherit them
-            descriptor.set_inheritable(False)
-            descriptor.setblocking(False)
+        for inherited in (self.listener, self._channel):
+            inherited.set_inheritable(False)
+            inherited.setblocking(False)
         os.set_inheritable(variable.table, False)
 
     @classmethod
     def take_from(cls, environment: MutableMapping[str, str]) -> WorkerProcess | None:
-        """Return the worker that this process is, and remove the variable; None if it is no worker."""
+        """Return the worker that this process is, and remove the variable, or return None if it is no worker."""
         value = environment.pop(_NAME, None)
         return None if value is None else cls(msgspec.json.decode(value, type=WorkerVariable))
 
     @property
     def requires_key(self) -> bool:
-        """Return whether a worker has had keys, for one that starts after the last key was revoked."""
+        """Return whether a worker has had keys, for a worker that starts after the last key was revoked."""
         return self._requires_key or (self.folder / _KEY_MARK).exists()
 
     def require_key(self) -> None:

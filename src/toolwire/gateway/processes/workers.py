@@ -63,7 +63,10 @@ class _WorkerSlot:
         self._is_stopped = False
 
     async def start(self, command: Sequence[str], environment: Mapping[str, str]) -> str | None:
-        """Start a process, and wait until it accepts requests. Return its banner; None if it ended before."""
+        """Start a process, and wait until it accepts requests. Return its banner, or None if it ended before.
+
+        A stop or a reload that was requested in the meantime is sent to it.
+        """
         ours, theirs = socket.socketpair()
         descriptors = (self._listener.fileno(), theirs.fileno(), self._table.descriptor)
         with theirs:
@@ -89,7 +92,10 @@ class _WorkerSlot:
         return msgspec.json.decode(line, type=ReadyMessage).banner
 
     async def wait(self) -> int:
-        """Wait for the end of the process, and return its exit code; that of a signal is negative."""
+        """Wait for the end of the process, and return its exit code, which is negative for a signal.
+
+        Its row of the table is reset, and its channel closed.
+        """
         assert self._process is not None
         code = await self._process.wait()
         self._is_ready = False
@@ -99,9 +105,9 @@ class _WorkerSlot:
         return code
 
     def is_frozen(self, heartbeats: int, limit: float) -> bool:
-        """Return whether there was no heartbeat for `limit` seconds, or four times as long before the first one.
+        """Note the number of heartbeats, and return whether there was none for `limit` seconds.
 
-        This is called at each tick of the parent.
+        A process that is starting may take four times as long. This is called at each tick of the parent.
         """
         is_alive = not self._is_running or heartbeats != self._heartbeats
         self._heartbeats, self._missed_heartbeats = heartbeats, 0 if is_alive else self._missed_heartbeats + 1
@@ -169,7 +175,7 @@ class WorkerPool:
         self._stop_requested = asyncio.Event()
 
     async def run(self, on_ready: Callable[[str], None]) -> int:
-        """Run the workers until a signal, and return an exit code. `on_ready` gets the banner once all are ready.
+        """Run and supervise the workers until a signal, and return an exit code. `on_ready` gets the banner at the start.
 
         The first worker starts alone: if the settings are wrong, one error is printed, not one by each worker.
         """
@@ -193,7 +199,10 @@ class WorkerPool:
         return await worker.start(self._command, self._environment)
 
     async def _abandon_start(self, workers: Sequence[_WorkerSlot], failed: int) -> int:
-        """Stop all workers after one could not start, and return its exit code. It has usually printed an error."""
+        """Stop all workers after worker `failed` could not start, and return its exit code, or 1 instead of 0.
+
+        It has usually printed an error. If it ended without an exit code of its own, log that.
+        """
         waiting = asyncio.ensure_future(workers[failed].wait())
         await asyncio.wait({waiting}, timeout=_STOP_GRACE)
         self._stop()
@@ -203,7 +212,10 @@ class WorkerPool:
         return max(codes[failed], 0) or 1
 
     async def _supervise(self, worker: _WorkerSlot) -> int:
-        """Restart a worker whenever it ends, until the stop; return its last exit code, or 0 if it was not running."""
+        """Restart a worker whenever it ends, and log that, until the stop.
+
+        Return its last exit code, or 0 if it was not running at the stop.
+        """
         failures, clock = 0, asyncio.get_running_loop().time
         while True:
             started_at = clock()
@@ -228,7 +240,7 @@ class WorkerPool:
                     worker.kill("does not respond; replacing it")
 
     async def _restart(self, worker: _WorkerSlot) -> None:
-        """Start a worker again. If that fails, it is over at once, and is restarted after a longer delay."""
+        """Start a worker again, and log the result. If that fails, `_supervise` tries again after a longer delay."""
         try:
             if await self._start(worker) is not None:
                 _log.warning("worker %d runs again", worker.number)

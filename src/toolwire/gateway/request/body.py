@@ -51,6 +51,7 @@ class RequestSize:
         self._ends_in_media = False
 
     def add(self, piece: bytes) -> None:
+        """Count a piece: its text in bytes, and its media by number, without the rest of media from the last piece."""
         last_end = 0
         self._text_bytes += len(piece)
         for found in _PIECE_OF_MEDIA.finditer(piece):
@@ -170,7 +171,10 @@ class ClientBody:
         self._kept: list[bytes] = []  # the pieces so far, if they may
 
     async def read_start(self, *, needs_model: bool) -> None:
-        """Read the first pieces, with the leading model if it is needed."""
+        """Read the first pieces, until the leading model if it is needed, and set `model` if it is found.
+
+        From now on, the request's task is interrupted if the client disconnects.
+        """
         self._http_exchange.interruption.attach()
         while self._has_more and len(self._start) < _MAX_START:
             self._start += await self._read_piece(len(self._start))
@@ -185,9 +189,9 @@ class ClientBody:
     def may_stream(
         self, renamed: Mapping[str, str], *, may_have_envelopes: bool, counted: CountedObjects | None
     ) -> bool:
-        """Check that more will follow, and that the fields so far can be sent on, some of them under another name.
+        """Return whether more will follow and the fields so far can be sent on, and prepare the scan of all fields.
 
-        `counted` are the tools, if the target accepts a limited number.
+        `renamed` are fields with another name at the target. `counted` are the tools, if it accepts a limited number.
         """
         start, span = self._start, self._model_span
         if not self._has_more or (span is not None and self.model is None):
@@ -228,7 +232,10 @@ class ClientBody:
         return StreamedBody(self._send(start), len(start) + len(self._scan.held) + self._unread)
 
     async def _send(self, start: bytes) -> AsyncIterator[bytes]:
-        """Yield the pieces. After the last one, watch the connection for a disconnect."""
+        """Yield the pieces after each is checked, and count them. After the last, watch for a disconnect of the client.
+
+        Raise EnvelopeFound, BodyRefused or the error for a forbidden field at the piece that must not be sent.
+        """
         self.is_sent = True
         if self._finder is not None:
             self._kept.append(self._start)
@@ -249,7 +256,10 @@ class ClientBody:
         self._http_exchange.watch()
 
     async def _read_piece(self, kept: int) -> bytes:
-        """Read a piece, and reserve its memory besides that of `kept` bytes."""
+        """Return the next piece, and reserve memory for it and for `kept` earlier bytes, if more is needed than before.
+
+        Raise BodyTooLarge if the body exceeds its content-length, BodyTimeout, ClientGone and MemoryExhausted.
+        """
         clock = asyncio.get_running_loop().time
         started_at = clock()
         piece, self._has_more = await self._http_exchange.read_piece(self._seconds)
@@ -263,7 +273,10 @@ class ClientBody:
         return piece
 
     def _check(self, piece: bytes) -> bytes:
-        """Return the bytes that can be sent on; an error if a field must not be sent."""
+        """Return the bytes of a piece that can be sent on. Keep the piece if it may contain envelopes.
+
+        Raise EnvelopeFound, BodyRefused for invalid JSON, or the error for a field that must not be sent.
+        """
         if self._finder is not None:
             self._memory.add(len(piece))
             self._kept.append(piece)
@@ -280,6 +293,7 @@ class ClientBody:
         return checked
 
     def _refusal_of(self, name: str) -> ToolwireError:
+        """Return the error for a field that the scan has found; its name is empty if it contains escaped letters."""
         if name == "model":
             message = "the model is named twice, or after other fields"
             return BodyRefused(message, pointer="/model", hint="send it once, as the first field")

@@ -124,7 +124,8 @@ class ClientRequest:
     ) -> None:
         """Read a request. `work_size` is the size of the work to decode it, see `admit_request`.
 
-        `reading` knows the first messages of a large `body`.
+        `reading` knows the first messages of a large `body`. Raise ProtocolError if the body is compressed, invalid or
+        names no model, and ConfigError if it sets a field that is forbidden for clients.
         """
         if "content-encoding" in headers and headers["content-encoding"] != "identity":
             raise ProtocolError("compressed bodies are not supported", hint="send the body uncompressed", status=415)
@@ -140,7 +141,10 @@ class ClientRequest:
             self._read_large_fields(route)
 
     def _read_head(self, route: Route, headers: Mapping[str, str], query: Mapping[str, str]) -> None:
-        """Read everything but the body. Most requests keep the defaults of the class."""
+        """Read everything but the body. Most requests keep the defaults of the class.
+
+        Gemini streams a JSON array, unless the query asks for events (`alt=sse`).
+        """
         self.ingress = route.ingress
         if route.stream:
             self.is_stream_required, self.as_array = True, query.get("alt") != "sse"
@@ -150,9 +154,9 @@ class ClientRequest:
             self.headers = {name: headers[name] for name in _SAME_WIRE_HEADERS if name in headers}
 
     def _read_large_fields(self, route: Route) -> None:
-        """Read the model, `stream` and whether there are tools.
+        """Read the model, `stream`, the number of choices, the schemas, and whether there are tools.
 
-        A body that is invalid, or that may contain a name twice, is parsed instead, which reports the error.
+        Raise ConfigError for a forbidden field, and ProtocolError without a valid model. A body that is invalid, or that may contain a name twice, is parsed instead, which reports the error.
         """
         new_text = self.body if self._reading is None else self._reading.new_text
         envelope = _read_envelope(new_text)
@@ -179,11 +183,15 @@ class ClientRequest:
             return self.document
 
     def _read_document_fields(self, route: Route, document: Object) -> None:
+        """Read the model, `stream`, the number of choices, and whether there are tools.
+
+        Raise ConfigError for a forbidden field, and ProtocolError for an invalid model or `stream`.
+        """
         if not _FORBIDDEN_NAMES.isdisjoint(document):
             raise forbidden_field_error(next(name for name in FORBIDDEN_FIELDS if name in document))
         model = document.get("model")
         self.model = check_model(route, route.model or model)
-        self.body_model = model if model is None or type(model) is str else ""
+        self.body_model = model if model is None or type(model) is str else ""  # "" is replaced for every target
         stream = document.get("stream", UNSET)
         if route.stream is None and type(stream) not in _STREAM_TYPES:
             self.wire.decode_request(document)  # raises the error for this field
@@ -193,7 +201,7 @@ class ClientRequest:
         self.has_tools = bool(document.get("tools") or document.get("functions"))
 
     async def check_caller(self, caller: Caller, offload: ClientOffload) -> None:
-        """Check that the caller may use the model, and that no other field can choose another one."""
+        """Raise RequestRefused if the caller may not use the model, RoutingRefused if a field could choose another."""
         caller.check(self.model)
         if not caller.has_all_models:
             size = self.own_work + len(self.body) // 16  # half a megabyte of text is searched at once
@@ -215,7 +223,10 @@ class ClientRequest:
         return self.may_have_field(name) and name in self.document
 
     def may_have_more_tools(self, limit: int) -> bool:
-        """Compare the number of tools with a limit, without decoding them; exact for a small body with a plain list."""
+        """Return whether there may be more tools than `limit`, without decoding them.
+
+        This is exact for a small body with a plain list of tools.
+        """
         if not self.has_tools:
             return False
         if self._document is not None and self.ingress.tool_depth == _LISTED:
@@ -235,14 +246,17 @@ class ClientRequest:
 
     @property
     def document(self) -> Object:
-        """The parsed body; ProtocolError with a pointer if it is not valid JSON."""
+        """The parsed body. Raise ProtocolError with a pointer if it is not valid JSON."""
         if self._document is None:
             self._document = parse_object(self.body)
         return self._document
 
     @property
     def request(self) -> Request:
-        """The decoded request; ProtocolError with a pointer if it is invalid on its wire."""
+        """The decoded request. Raise ProtocolError with a pointer if it is invalid on its wire.
+
+        It is decoded once, and the error is kept, too.
+        """
         if self._request is None:
             try:
                 request = self._decode_body()
@@ -267,7 +281,10 @@ class ClientRequest:
         return None if self._reading is None else self._reading.store
 
     def continue_conversation(self, pending: PendingResponse) -> None:
-        """Continue a stored conversation: from now on, `request` has its messages."""
+        """Continue a stored conversation: from now on, `request` has its messages.
+
+        If the upstream stores it, the body names the upstream's last response instead.
+        """
         self.pending_response = pending
         if pending.last_id:
             self._document = {**self.document, "previous_response_id": pending.last_id}
@@ -309,7 +326,7 @@ class ClientRequest:
         return self.pending_response is not None and self.pending_response.records_at(upstream)
 
     def make_recorder(self, upstream: ConfiguredUpstream, model: str) -> ResponseRecorder | None:
-        """Return the recorder for the answer of an upstream; None if the gateway does not store it."""
+        """Return the recorder for the answer of an upstream, or None if the gateway does not store it."""
         pending = self.pending_response
         return None if pending is None or not pending.records_at(upstream) else pending.make_recorder(model)
 
@@ -332,7 +349,10 @@ class ClientRequest:
             return None
 
     def find_stored_state_error(self, target: str) -> StoredStateError | None:
-        """Return the error for a reference that `target` cannot carry, with a pointer into the client's document."""
+        """Return the error for a reference to stored state that the wire `target` cannot carry, or None.
+
+        Its pointer is into the client's document.
+        """
         if self.pending_response is None and not may_be_stored(self.body, self.wire.name):
             return None
         request = self.request_or_none
@@ -381,7 +401,7 @@ def _is_empty(raw: Raw | UnsetType) -> bool:
 
 
 def _read_envelope(body: bytes) -> _RequestFields | None:
-    """Read the fields of a request; None if it is invalid, or may contain a name twice."""
+    """Return the fields of a request, or None if it is invalid, or may contain a name twice."""
     if body.count(b'"model"') > 1 or _ESCAPED_LETTER(body) is not None:
         return None
     try:
@@ -400,7 +420,10 @@ def _choose_stream(route: Route, stream: JSON | UnsetType) -> bool:
 
 
 def check_model(route: Route, model: object) -> str:
-    """Return the model named in the path or else in the body; ProtocolError if it is missing or too long."""
+    """Return the model named in the path or else in the body.
+
+    Raise ModelMissing if there is none, and ProtocolError if its name is too long.
+    """
     if not isinstance(model, str) or not model:
         raise ModelMissing("the request names no model", pointer=route.model_pointer)
     if len(model) > _MAX_MODEL_NAME:
@@ -443,7 +466,7 @@ class KnownTools:
         return key is None or key in self._known
 
     def add(self, key: ToolsKey | None, client_request: ClientRequest) -> None:
-        """Remember that the schemas are converted.
+        """Remember that the schemas of a request are converted, and count its size.
 
         At the maximum number or size, start again: results of many other schemas have replaced theirs in the caches.
         """

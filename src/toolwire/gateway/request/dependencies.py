@@ -34,9 +34,9 @@ class AnswerCache:
         self._answers: BoundedCache[bytes, bytes] = BoundedCache(max_bytes=max_bytes)
 
     @staticmethod
-    def key(caller: str, front: str, model: str, headers: Mapping[str, str], body: bytes) -> bytes:
-        """Hash a request. `headers` are those forwarded to the upstream."""
-        identity = to_bytes([caller, front, model, *(part for header in sorted(headers.items()) for part in header)])
+    def key(caller: str, wire: str, model: str, headers: Mapping[str, str], body: bytes) -> bytes:
+        """Hash a request. `wire` is the client's, and `headers` are forwarded to the upstream."""
+        identity = to_bytes([caller, wire, model, *(part for header in sorted(headers.items()) for part in header)])
         return sha256(identity + b"\0" + body).digest()
 
     def get(self, key: bytes) -> bytes | None:

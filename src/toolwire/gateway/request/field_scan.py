@@ -104,7 +104,10 @@ class FieldScan:
         return self._last_string[self._sent :] if self._renamed else b""
 
     def feed(self, piece: bytes) -> bytes:
-        """Return the bytes that can be sent on; FieldFound for a field that is searched, InvalidPiece for no JSON."""
+        """Check the next piece, and return the bytes that can be sent on, with new names. The rest is held.
+
+        Raise FieldFound for a field that is searched, and InvalidPiece if the piece is no part of a JSON document.
+        """
         self._check_encoding(piece)
         if self._last_string == _LONG_STRING and not self.held and b'"' not in piece and b"\\" not in piece:
             if _has_controls(piece):
@@ -127,12 +130,13 @@ class FieldScan:
         return ready + last_string[sent:]
 
     def close(self) -> None:
-        """Check that the document has ended; InvalidPiece if it has not."""
+        """Raise InvalidPiece if the document has not ended."""
         self._check_encoding(b"", is_last=True)
         if self._last_string or not self._is_complete:
             raise InvalidPiece("the document ends in the middle of a value")
 
     def _check_encoding(self, piece: bytes, *, is_last: bool = False) -> None:
+        """Raise InvalidPiece if the pieces so far are not UTF-8. A character may be split between two pieces."""
         if self._is_ascii and piece.isascii():
             return
         try:
@@ -146,7 +150,10 @@ class FieldScan:
         return len(self._open)
 
     def _check(self, text: bytes) -> bytes:
-        """Return the text with the new names."""
+        """Check complete text, follow its brackets, and return it with the new names.
+
+        Raise FieldFound for a name at the top level that is searched, and InvalidPiece for text that is not JSON.
+        """
         if self._search_names(text) is None:
             self._count_brackets(text)
             return text
@@ -163,7 +170,10 @@ class FieldScan:
         return self._rename(text, depth) if has_old_name else text
 
     def _use_name(self, name: bytes) -> bool:
-        """Return whether the name is an old one; FieldFound if it is refused."""
+        """Note a name at the top level, and return whether it is an old name, which has to be replaced.
+
+        The counted field starts the count. Raise FieldFound if the name is searched, or its new name was used before.
+        """
         if name and name == self._counted_name:
             self._is_counting = True
             return False
@@ -187,6 +197,7 @@ class FieldScan:
         return b"".join([*replaced, text[copied:]])
 
     def _count_brackets(self, names: bytes) -> None:
+        """Follow the brackets of a text, and count its objects inside the counted field. Raise as `_check` does."""
         structure = _STRINGS.sub(b'"', names)
         if _NOT_JSON.search(structure) is not None:
             raise InvalidPiece("text that is neither a string, a number nor a literal")
@@ -195,7 +206,10 @@ class FieldScan:
         self._move(structure)
 
     def _move(self, structure: bytes) -> None:
-        """Open and close the brackets of a text without strings."""
+        """Open and close the brackets of a text without strings. Note the end of the document.
+
+        Raise InvalidPiece for brackets that do not match, and for text before or after the document.
+        """
         if not self._open:
             structure = structure.lstrip(_SPACE)
             if not structure:
@@ -216,7 +230,7 @@ class FieldScan:
             raise InvalidPiece("a closing bracket without an opening one of its kind")
 
     def _count_objects(self, structure: bytes) -> None:
-        """Count the objects of the counted field; it ends at a comma of the document."""
+        """Count the objects of the counted field, which ends at a comma of the document. Raise FieldFound at too many."""
         assert self._counted is not None
         depth = self._depth
         for bracket in _BRACKETS.findall(structure):
@@ -244,17 +258,17 @@ def _has_controls(piece: bytes) -> bool:
 
 
 def _close_pairs(brackets: bytes) -> bytes:
-    """Remove the pairs; InvalidPiece if they are nested too deep."""
-    rounds, rest, size = 0, brackets, -1
-    while size != len(rest):
-        rounds, size = rounds + 1, len(rest)
-        rest = rest.replace(b"{}", b"").replace(b"[]", b"")
+    """Return the brackets without matching pairs. Raise InvalidPiece if they are nested too deep."""
+    rounds, unpaired, size = 0, brackets, -1
+    while size != len(unpaired):
+        rounds, size = rounds + 1, len(unpaired)
+        unpaired = unpaired.replace(b"{}", b"").replace(b"[]", b"")
         if rounds > _MAX_DEPTH:
             raise InvalidPiece(_TOO_DEEP)
-    # a round removes one level or two
-    if len(rest) + 2 * rounds > _MAX_DEPTH and _deepest(brackets) > _MAX_DEPTH:
+    # A round removes one level or two, so the exact depth is needed only beyond this bound.
+    if len(unpaired) + 2 * rounds > _MAX_DEPTH and _deepest(brackets) > _MAX_DEPTH:
         raise InvalidPiece(_TOO_DEEP)
-    return rest
+    return unpaired
 
 
 def _deepest(brackets: bytes) -> int:
@@ -270,7 +284,10 @@ def _count_depth(structure: bytes) -> int:
 
 
 def _shorten(string: bytes) -> bytes:
-    """Return the last string; without its contents if it is too long for a name. InvalidPiece if it is not a string."""
+    """Return the last string, without its contents if it is too long for a name.
+
+    Raise InvalidPiece if it is not the beginning of a string.
+    """
     if not string:
         return string
     is_open = _OPEN_STRING.match(string)

@@ -66,7 +66,10 @@ def open_streamed_request(
     headers: Mapping[str, str],
     query: Mapping[str, str],
 ) -> StreamedRequest | None:
-    """Return the request if all of its targets get the same bytes as it arrives; None if it must be read whole."""
+    """Return the request if all of its targets get the same bytes as it arrives, or None if it must be read whole.
+
+    Stored turns and answers, the gateway's tools and a cache need the whole body.
+    """
     model = route.model or client_body.model
     if (
         not model
@@ -91,7 +94,7 @@ def open_streamed_request(
             return None
         return StreamedRequest(route, client_body, headers, query)
     except ToolwireError:
-        return None  # which is reported after the body was read
+        return None  # the same error is raised after the body was read
 
 
 def _count_tools(targets: Sequence[Target], route: Route) -> CountedObjects | None:
@@ -127,7 +130,7 @@ class RequestReader:
         self._may_stream = may_stream
 
     def open_offload(self, client: str) -> ClientOffload:
-        """Return the threads for a new request of a client; Overloaded if it would wait too long for the first one."""
+        """Return the threads for a new request of a client. They raise Overloaded if the first would be too late."""
         return ClientOffload(self._offload, client, self.refuse_late)
 
     def refuse_late(self) -> NoReturn:
@@ -144,7 +147,10 @@ class RequestReader:
         caller: Caller,
         offload: ClientOffload,
     ) -> ClientRequest:
-        """Read a request; only the beginning of a large one that its targets get as it is."""
+        """Read a request, or only the beginning of a large request that its targets get as it is.
+
+        Memory is reserved for it. Raise the errors of its size, time and memory, and of `ClientRequest`.
+        """
         limits, headers, query = dependencies.limits, http_exchange.headers, http_exchange.query
         length = http_exchange.declared_length
         if 0 < length <= SMALL_DOCUMENT and length <= limits.stream_body and length <= limits.body:
@@ -173,7 +179,7 @@ class RequestReader:
         dependencies: Dependencies,
         offload: ClientOffload,
     ) -> ClientRequest:
-        """Read the rest of a body whose beginning was read, or even sent on."""
+        """Read the rest of a body whose beginning was read, or even sent on, and return its request."""
         body = await client_body.read_whole()
         return await self._open_request(body, http_exchange, route, memory, dependencies, offload)
 
@@ -186,6 +192,10 @@ class RequestReader:
         dependencies: Dependencies,
         offload: ClientOffload,
     ) -> ClientRequest:
+        """Return the request of a whole body, in a thread if it is large. Reserve the memory for parsing it.
+
+        The first messages of a large body may be known from an earlier request.
+        """
         limits, headers, query = dependencies.limits, http_exchange.headers, http_exchange.query
         body = body.removeprefix(BOM_UTF8)  # an upstream may not accept the byte order mark
         wire = route.ingress.codec_for(headers)
@@ -201,7 +211,7 @@ class RequestReader:
     async def read_document(
         self, http_exchange: HttpExchange, memory: MemoryReservation, limits: LimitsRow
     ) -> tuple[bytes, int]:
-        """Read a body that can be parsed. Return it with the size of the work that it makes."""
+        """Read a body, and reserve the memory for parsing it. Return it with the size of the work that it makes."""
         body = await http_exchange.read_body(limits.body, limits.slow_client, memory.add)
         size = await admit_document(body, limits.values, self.open_offload(memory.client), memory)
         return body, size

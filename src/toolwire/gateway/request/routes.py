@@ -37,7 +37,7 @@ RouteAction: TypeAlias = (
 )
 
 VERSION = "0.31.0"
-"""The version that we report to clients of Ollama: that of the protocol we implement."""
+"""The version that we report to clients of Ollama: the version of the protocol that we implement."""
 
 
 class Ingress(Struct, frozen=True):
@@ -64,20 +64,20 @@ class Ingress(Struct, frozen=True):
         return get(self.wire)
 
     def answer_id(self, upstream_id: str) -> str:
-        """Return the id of a translated answer: the upstream's, with the prefix of this protocol instead of another.
+        """Return the id of a translated answer: the upstream's id, with the prefix of this protocol instead of another.
 
-        An upstream without ids gets a new one, because clients use it as a key, and the ids of items contain it.
+        An answer without an id gets a new one, because clients use it as a key, and the ids of items contain it.
         """
         prefix = self.id_prefix
         if prefix and upstream_id.startswith(prefix):
             return upstream_id
-        found = _ID_PREFIXES(upstream_id)
-        if found is not None:
-            upstream_id = upstream_id[found.end() :]
+        other_prefix = _ID_PREFIXES(upstream_id)
+        if other_prefix is not None:
+            upstream_id = upstream_id[other_prefix.end() :]
         return prefix + (upstream_id or token_hex(12)) if prefix else upstream_id
 
     def codec_for(self, headers: Mapping[str, str]) -> Wire:
-        """Return the codec for the version that a client names; the newest one if it is unknown."""
+        """Return the codec for the version that a client names, or the newest codec if it is unknown."""
         codec = get(self.wire)
         if not self.has_versions:
             return codec
@@ -167,7 +167,10 @@ _ROUTES = [(method, re.compile(path), action, INGRESSES[wire]) for method, path,
 
 
 def match_route(method: str, path: str, headers: Container[str]) -> Route | None:
-    """Find the meaning of a request's path; None for an unknown path. `headers`: at least their names."""
+    """Return the meaning of a request's path, or None for an unknown path. Only the names of `headers` are read.
+
+    Several protocols list their models at the same path, so there the headers decide.
+    """
     route = _match_cached(method, path) if len(path) <= _MAX_CACHED_PATH else _match(method, path)
     if route is not None and (route.action == "models" or route.action == "model"):
         wire = _wire_of_headers(headers)
@@ -183,7 +186,7 @@ def _wire_of_headers(headers: Container[str]) -> str | None:
 
 
 def _match(method: str, path: str) -> Route | None:
-    """Find the route of a path. In Gemini's paths, the model and the verb that requests a stream are in the path."""
+    """Return the route of a path, or None. In Gemini's paths, the path has the model, and its verb requests a stream."""
     method = "GET" if method == "HEAD" else method
     for route_method, pattern, action, ingress in _ROUTES:
         match = pattern.fullmatch(path) if method == route_method else None
@@ -205,7 +208,7 @@ def allowed_methods(path: str) -> list[str]:
 
 
 def guess_ingress(path: str, headers: Container[str]) -> Ingress:
-    """Choose the protocol of the error for an unknown path."""
+    """Choose the protocol of the error for an unknown path: by the headers, by the path, or OpenAI's."""
     wire = _wire_of_headers(headers)
     if wire == "anthropic" or path.startswith("/v1/messages"):
         return INGRESSES["anthropic"]
