@@ -1,4 +1,4 @@
-"""250 clients and three upstreams that hang, fail, flap, are slow and recover: a quarter of an hour of virtual time.
+"""Hundreds of clients and three upstreams that hang, fail, flap, are slow and recover: a quarter of an hour of virtual time.
 
 The gateway is the real application. Its clients are ASGI calls, its upstreams are transports in this process, so that
 nothing but the clock decides about the order of events.
@@ -16,6 +16,7 @@ from types import SimpleNamespace
 
 import pytest
 
+import tables
 import virtual_time
 from toolwire.gateway import app
 from toolwire.gateway.app import Gateway
@@ -28,7 +29,7 @@ from toolwire.ir.text import to_bytes
 from toolwire.wire import get
 from virtual_time import run_virtual
 
-CLIENTS = 500
+CLIENTS = 200 if tables.selects else 500
 COOLDOWN = 10.0
 DURATION = 840.0
 SLOW = 300.0  # seconds for a whole answer
