@@ -8,7 +8,7 @@ import os
 import re
 import signal
 import subprocess
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -42,13 +42,15 @@ def settings_text(upstream, state, *, more="", **limits):
 class WorkerGateway:
     """A running gateway. `workers` are the process ids of its workers."""
 
-    def __init__(self, process, port):
+    def __init__(self, process, port, folder):
         self.process = process
         self.port = port
+        # a warm command runs in a process that this one did not start, in the folder of the command
+        [self._parent] = _processes_in(folder) - {process.pid} - _children(_processes_in(folder))
 
     @property
     def workers(self):
-        return sorted(pid for pid in _process_ids() if _parent_of(pid) == self.process.pid)
+        return sorted(_children({self._parent}))
 
     async def post(self, document, key="ann", path=CHAT):
         return await self._send(request_bytes(path, json.dumps(document).encode(), _key(key)), "POST")
@@ -85,16 +87,23 @@ class WorkerGateway:
         return await asyncio.to_thread(self.process.wait, SAFETY)
 
 
-def _process_ids():
-    return [int(folder.name) for folder in Path("/proc").iterdir() if folder.name.isdigit()]
+def _processes_in(folder):
+    found = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it ended meanwhile, or belongs to another user
+            if (process / "cwd").readlink() == folder:
+                found.add(int(process.name))
+    return found
 
 
-def _parent_of(pid):
-    """The parent of a process; None if the process has ended meanwhile."""
-    try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    except (FileNotFoundError, ProcessLookupError):
-        return None
+def _children(processes):
+    """Return the children of the processes, without those of a process that has ended meanwhile."""
+    found = set()
+    for process in processes:
+        with suppress(OSError):
+            for thread in Path(f"/proc/{process}/task").iterdir():
+                found |= {int(child) for child in (thread / "children").read_text().split()}
+    return found
 
 
 def _key(name):
@@ -122,7 +131,7 @@ async def worker_gateway(folder, text, workers=3):
         line = await asyncio.to_thread(process.stdout.readline)
         found = re.search(r"http://[\d.]+:(\d+)", line)
         assert found, line + (folder / "log").read_text()
-        yield WorkerGateway(process, int(found[1]))
+        yield WorkerGateway(process, int(found[1]), folder.resolve())
         assert "Traceback" not in (folder / "log").read_text()
     finally:
         if process.poll() is None:
