@@ -11,9 +11,8 @@ from ...ir.pointer import JSON, Object, join, split
 from ...ir.request import Request
 from ...ir.response import Response
 from ...ir.tools import Tool
-from ...stream.strict import parse_object
+from ...stream.strict import parse
 from ..documents import AnswerSummary, blocks, declared_tools, scorer
-from ..fields import read_label
 from ..protocol import Kind
 from .content import NAME, is_in_content
 from .response import STOP_REASONS, read_usage
@@ -201,37 +200,34 @@ _UNUSED = ("annotations", "audio", "function_call")  # fields of a message that 
 _MESSAGE = frozenset({*_TEXTS, *_UNUSED, "tool_calls", "reasoning_details"})
 _CALL = frozenset({"index", "id", "type", "function"})
 _STRINGS = frozenset({str, type(None)})
-_FUNCTION = {"name", "arguments"}
-_CALL_TYPES = [str, str, str]
 
 
 def summarise(data: bytes) -> AnswerSummary | None:
     """Return the summary of an answer, or None if it must be decoded in full."""
     try:
-        answer = parse_object(data)
+        answer = parse(data)
         [choice] = answer["choices"]
         message, reason = choice["message"], STOP_REASONS.get(choice["finish_reason"], "error")
-        usage = read_usage(answer["usage"])
-        if reason == "error" or usage is None or not (_ANSWER.issuperset(answer) and _CHOICE.issuperset(choice)):
+        usage, answer_id, model = read_usage(answer["usage"]), answer["id"], answer["model"]
+        if reason == "error" or usage is None or not (type(answer_id) is type(model) is str):
             return None
-        if not _MESSAGE.issuperset(message) or any(map(message.get, _UNUSED)):
+        if not (_ANSWER.issuperset(answer) and _CHOICE.issuperset(choice) and _MESSAGE.issuperset(message)):
             return None
-        if not _STRINGS.issuperset(map(type, map(message.get, _TEXTS))):
+        if any(map(message.get, _UNUSED)) or not _STRINGS.issuperset(map(type, map(message.get, _TEXTS))):
             return None
-        calls = tuple([_read_call_name(call) for call in message.get("tool_calls") or ()])
+        names = tuple(map(_read_call_name, message.get("tool_calls") or ()))
     except (ProtocolError, LookupError, TypeError, ValueError, AttributeError):  # it has another shape
         return None
     if reason == "stop" or reason == "tool_calls":  # the content decides where they disagree, as in `make_stop`
-        reason = "tool_calls" if calls else "refusal" if message.get("refusal") else "stop"
-    return AnswerSummary(read_label(answer, "id"), read_label(answer, "model"), reason, usage, calls)
+        reason = "tool_calls" if names else "refusal" if message.get("refusal") else "stop"
+    return AnswerSummary(answer_id, model, reason, usage, names)
 
 
 def _read_call_name(call: Object) -> str:
     """Return the name in a call of a function; raise ValueError for any other call."""
     function = call["function"]
-    if not _CALL.issuperset(call) or call.get("type", "function") != "function" or function.keys() != _FUNCTION:
-        raise ValueError
-    if [*map(type, (call["id"], *function.values()))] != _CALL_TYPES:
-        raise ValueError
-    name: str = function["name"]
-    return name
+    name = function["name"]
+    if type(name) is type(function["arguments"]) is type(call["id"]) is str and len(function) == 2:
+        if _CALL.issuperset(call) and call.get("type", "function") == "function":
+            return name
+    raise ValueError
