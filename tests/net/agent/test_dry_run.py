@@ -182,7 +182,7 @@ def test_compared_programs_call_no_function_in_a_dry_run(task, peer, tmp_path, m
         f"import dry_run_counter\ndry_run_counter.install_in_this_process({str(report)!r})\n"
     )
     source = Path(sys.modules["toolwire"].__file__).parents[1]
-    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{ROOT / 'tests'}:{source}")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{ROOT / 'tests' / 'support'}:{source}")
     asyncio.run(run_program(task, peer, ours=True))
     counts = [json.loads(line) for line in report.read_text().splitlines()]
     assert counts
