@@ -1,5 +1,6 @@
 """The secret of a gateway: of the settings, of a file that is made once, or in memory."""
 
+import asyncio
 import logging
 import os
 import stat
@@ -154,3 +155,4 @@ def test_secrets_are_redacted_in_logs():
     telemetry = open_telemetry(settings, {"BEFORE": "b" * 40}, lines=False)
     assert SECRET not in telemetry.redactor(f"the secret is {SECRET}")
     assert "b" * 40 not in telemetry.redactor("the secret is " + "b" * 40)
+    asyncio.run(telemetry.aclose())
