@@ -68,7 +68,7 @@ def unfold_end(response: Response) -> ResponseEnd:
 def unfold_part(key: int, choice: int, part: Part) -> Iterator[Event]:
     """Yield the events of one part, with its text in one delta."""
     if isinstance(part, Text):
-        yield TextStart(key, choice, False, part.extra, part.cache)
+        yield TextStart(key, choice, extra=part.extra, cache=part.cache)
         if part.text:
             yield TextDelta.of(key, part.text)
         yield TextEnd(key, part.artefacts)
@@ -85,7 +85,7 @@ def unfold_part(key: int, choice: int, part: Part) -> Iterator[Event]:
             yield ReasoningDelta.of(key, part.text)
         yield ReasoningEnd(key, part.artefacts)
     elif isinstance(part, Refusal):
-        yield TextStart(key, choice, True, part.extra)
+        yield TextStart(key, choice, refusal=True, extra=part.extra)
         if part.text:
             yield TextDelta.of(key, part.text)
         yield TextEnd(key)

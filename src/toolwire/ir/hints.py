@@ -67,7 +67,7 @@ PHRASES: dict[str, PhraseTranslation] = {
 
 
 def translate_hint(hint: str, surface: HintSurface) -> str:
-    """Replace the Python terms of a hint by those of a surface.
+    """Replace the Python terms of a hint by the terms of a surface.
 
     >>> translate_hint("write PROVIDER/MODEL, or pass the address of the server: base_url=…", "option")
     'write PROVIDER/MODEL, or add --base-url URL'

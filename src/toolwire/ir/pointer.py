@@ -51,10 +51,10 @@ def find_field(document: JSON, pointer: str) -> str | None:
     if not outer:
         return None
     parent = nearest_existing(document, outer)
-    found = _fields_below(resolve(document, parent), split(pointer)[-1], [], 0)
-    if len(found) == 1:
-        return parent + found[0]
-    return None if found or parent == outer else find_field(document, outer)
+    fields = _fields_below(resolve(document, parent), split(pointer)[-1], [], 0)
+    if len(fields) == 1:
+        return parent + fields[0]
+    return None if fields or parent == outer else find_field(document, outer)
 
 
 _MAX_DEPTH = 6  # levels below the nearest parent; provider documents nest their fields no deeper
@@ -78,7 +78,7 @@ def nearest_existing(document: JSON, pointer: str) -> str:
 
     A field may be in snake_case in the document: protobuf JSON accepts `generation_config` for `generationConfig`.
     """
-    found: list[str] = []
+    existing: list[str] = []
     for segment in split(pointer):
         if isinstance(document, dict) and segment not in document:
             segment = "".join([f"_{letter.lower()}" if letter.isupper() else letter for letter in segment])
@@ -86,5 +86,5 @@ def nearest_existing(document: JSON, pointer: str) -> str:
             document = document[int(segment)] if isinstance(document, list) else document[segment]
         except (KeyError, IndexError, TypeError, ValueError):
             break
-        found.append(segment)
-    return join(*found)
+        existing.append(segment)
+    return join(*existing)

@@ -30,12 +30,13 @@ def message_size(message: Message) -> int:
 
 
 def part_size(part: Part) -> int:
+    """Return the estimated size of a part in bytes of prompt text."""
     if isinstance(part, ToolResult):
-        content = sum([part_size(one) for one in part.parts]) if part.parts else _json_size(part.structured)
+        content = sum([part_size(inner) for inner in part.parts]) if part.parts else _json_size(part.structured)
         return _PART_OVERHEAD + text_size(part.call_id) + content
     if isinstance(part, ToolCall):
-        own = text_size(part.id) + text_size(part.name) + text_size(part.text)
-        return _PART_OVERHEAD + own + _artefact_size(part.artefacts)
+        fields_size = text_size(part.id) + text_size(part.name) + text_size(part.text)
+        return _PART_OVERHEAD + fields_size + _artefact_size(part.artefacts)
     if isinstance(part, Media):
         return _MEDIA_SIZE + (len(part.data or "") // _DOCUMENT_SHARE if part.kind != "image" else 0)
     if isinstance(part, Reasoning):
@@ -78,9 +79,9 @@ _WORDS = bytes([byte if byte in _LETTERS else 0x20 for byte in range(0x100)])
 def least_tokens(request: Request) -> int:
     """Return a lower bound of a request's tokens for every tokenizer: the words of its messages and tools.
 
-    Deferred tools count nothing, because their declarations are not in the prompt. The vocabularies of models have no token with letters of two words, but long tokens for spaces and for repeated
-    characters, so bytes give no bound. Media, reasoning and schemas count nothing: a provider may ignore or rewrite
-    them. English text has about 1.4 tokens in a word, source code 2 to 3.
+    Deferred tools count nothing, because their declarations are not in the prompt. The vocabularies of models have no
+    token with letters of two words, but long tokens for spaces and for repeated characters, so bytes give no bound.
+    Media, reasoning and schemas count nothing: a provider may ignore or rewrite them. English text has about 1.4 tokens in a word, source code 2 to 3.
     """
     texts = [text for message in request.messages for part in message.parts for text in _texts(part)]
     for tool in request.tools:
@@ -109,6 +110,7 @@ class MessageSizes:
         self._tools_size = 0
 
     def of_messages(self, messages: tuple[Message, ...]) -> list[int]:
+        """Return the sizes of all messages; only messages that were not there the last time are read."""
         known = self._messages
         if len(messages) < len(known) or not all(map(is_, known, messages)):  # compacted: most messages are the same
             sizes = {id(message): size for message, size in zip(known, self._sizes, strict=True)}

@@ -119,7 +119,11 @@ class RepairAttempt:
             raise error
 
     def choose(self, ways: int, step: LexicalStep, error: BrokenJSON, *, structural: bool = False) -> int:
-        """Choose one of several readings. Raise `error` if guessing is off; a structural choice only needs a schema."""
+        """Choose one of several readings: the given choice, or the first; record the step and the choice.
+
+        Raise `error` if guessing is off, unless the choice is `structural` and a schema checks the reading; also if
+        independent choices would make too many readings.
+        """
         if self.guess_kind is None and not (structural and self.checked):
             raise error
         if ways > 1 and step in _INDEPENDENT:

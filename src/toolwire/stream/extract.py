@@ -115,7 +115,7 @@ _MEMBER = re.compile(r"[\"'”]\s*+[:=]|(?:^|[\n,])[^\S\n]*+[\w-]++\s*+:\s*+$") 
 
 
 def skip_lead(text: str, attempt: RepairAttempt) -> int:
-    """Return the position after fences, tokens and reasoning at the start of the text."""
+    """Return the position after fences, tokens and reasoning at the start of the text; record a step for each."""
     at = _skip_tokens(text, 0, len(text), attempt)
     while True:
         found = _LEADING.match(text, at)
@@ -133,7 +133,7 @@ def skip_lead(text: str, attempt: RepairAttempt) -> int:
 
 
 def find_start(text: str, attempt: RepairAttempt) -> int:
-    """Return the position where the value begins."""
+    """Return the position where the value begins; raise BrokenJSON if there is none, or the text before is no prose."""
     at = skip_lead(text, attempt)
     if at == len(text):
         raise invalid_error("the text is empty", at)
@@ -176,7 +176,10 @@ def find_end(text: str, attempt: RepairAttempt) -> int:
 
 
 def check_trailing_text(text: str, at: int, end: int, attempt: RepairAttempt) -> None:
-    """Drop the text after the value; raise if it could belong to the value, or the value to reasoning."""
+    """Record the steps that drop the text after the value.
+
+    Raise BrokenJSON if it could belong to the value, or the value to reasoning.
+    """
     if has_reasoning_mark(text, at, end):
         raise ambiguous_error("an object in the model's reasoning", at, "write one JSON object and nothing else")
     if "doubled_braces" in attempt.steps:
@@ -187,7 +190,7 @@ def check_trailing_text(text: str, at: int, end: int, attempt: RepairAttempt) ->
         attempt.record_step(_STEPS[found.lastgroup])
         at = found.end()
     at = _skip_tokens(text, at, end, attempt)
-    if at == end or ("over_escaped" in attempt.steps and text[at:end] == '"'):
+    if at == end or ("over_escaped" in attempt.steps and text[at:end] == '"'):  # the quote around the escaped text
         return
     if attempt.form == "call_syntax":
         raise invalid_error(f"unexpected text after the call: {text[at : at + 16]!r}", at)

@@ -43,7 +43,10 @@ class SSEDecoder:
         self._start: bytes | None = b""  # possible beginning of a BOM; None once decided
 
     def feed(self, data: bytes) -> list[Frame]:
-        """Return the frames that `data` completed, and hold the unfinished one."""
+        """Return the frames that `data` completed, and hold the unfinished one; update `last_id` and `retry`.
+
+        Raise ProtocolError if a frame exceeds the limit.
+        """
         if self._start is not None:
             data = self._skip_bom(data)
         if self._after_cr or b"\r" in data:
@@ -55,12 +58,12 @@ class SSEDecoder:
         frames: list[Frame] = []
         if self._pieces:
             data = self._finish_frame(data, frames)
-        *blocks, rest = data.split(b"\n\n")
+        *blocks, unfinished = data.split(b"\n\n")
         for block in blocks:
             if block:
                 self._read_frame(block, frames)
-        if rest:
-            self._hold(rest)
+        if unfinished:
+            self._hold(unfinished)
         return frames
 
     @property
@@ -79,20 +82,20 @@ class SSEDecoder:
         return frames
 
     def _finish_frame(self, data: bytes, frames: list[Frame]) -> bytes:
-        """Complete the held frame with the head of `data`, or hold all of it. Return the rest."""
+        """Complete the held frame with the head of `data`, or hold all of it. Return the data after the frame."""
         if data.startswith(b"\n") and self._pieces[-1].endswith(b"\n"):
-            rest = data[1:]
+            data_after = data[1:]
         else:
             cut = data.find(b"\n\n")
             if cut < 0:
                 self._hold(data)
                 return b""
             self._pieces.append(data[:cut])
-            rest = data[cut + 2 :]
+            data_after = data[cut + 2 :]
         self._read_frame(b"".join(self._pieces), frames)
         self._pieces.clear()
         self._size = 0
-        return rest
+        return data_after
 
     def _hold(self, piece: bytes) -> None:
         self._size += len(piece)
@@ -120,7 +123,7 @@ class SSEDecoder:
         return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
     def _read_frame(self, block: bytes, frames: list[Frame]) -> None:
-        """Parse the lines of a frame, and append it to `frames` if it has data."""
+        """Parse the lines of a frame, set `last_id` and `retry`, and append the frame to `frames` if it has data."""
         if block.startswith(b"data: ") and b"\n" not in block:
             frames.append((b"", block[6:]))
             return
@@ -156,17 +159,20 @@ class NDJSONDecoder:
         self._size = 0
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Return the lines that `data` completed, and hold the unfinished one."""
-        *lines, rest = (data.replace(b"\r", b"\n") if b"\r" in data else data).split(b"\n")
+        """Return the lines that `data` completed, and hold the unfinished one.
+
+        Raise ProtocolError if it exceeds the limit.
+        """
+        *lines, unfinished = (data.replace(b"\r", b"\n") if b"\r" in data else data).split(b"\n")
         if lines and self._pieces:
             lines[0] = b"".join(self._pieces) + lines[0]
             self._pieces.clear()
             self._size = 0
-        if rest:
-            self._size += len(rest)
+        if unfinished:
+            self._size += len(unfinished)
             if self._size > self._limit:
                 raise ProtocolError(f"line exceeds {self._limit} bytes", status=502)
-            self._pieces.append(rest)
+            self._pieces.append(unfinished)
         return self._documents(lines)
 
     def close(self) -> list[bytes]:
@@ -205,7 +211,10 @@ class ArrayDecoder:
         self._size = 0
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Return the elements that `data` completed. An element begins at depth 2, inside the outer array."""
+        """Return the elements that `data` completed, and hold the unfinished one.
+
+        An element begins at depth 2, inside the outer array. Raise ProtocolError if it exceeds the limit.
+        """
         elements: list[bytes] = []
         start = position = 0
         while position < len(data):

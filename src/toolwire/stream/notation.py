@@ -80,7 +80,7 @@ def normalise_number(word: str) -> str | None:
 
 
 def _normalise_ascii(word: str) -> str | None:
-    """Normalise `+1`, `.5`, `5.`, `1_000` and `0x1F` to JSON numbers."""
+    """Normalise `+1`, `.5`, `5.`, `1_000` and `0x1F` to JSON numbers; return None for any other text."""
     if GROUPED_NUMBER.fullmatch(word):
         word = word.replace("_", "")
     radix = _RADIX_NUMBER.fullmatch(word)

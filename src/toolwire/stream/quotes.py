@@ -51,6 +51,8 @@ def read_over_escaped(text: str, at: int, end: int, attempt: RepairAttempt) -> t
 
     The quotes of over-escaped text follow 1, 3 or 7 backslashes. Other backslashes inside are refused if they depend on
     whether the whole text was escaped once more, which line feeds written as `\n` prove, or only its quotes.
+
+    Raise BrokenJSON if it does not begin with such a quote, or does not end.
     """
     opener = _OVER_ESCAPED_QUOTE.match(text, at, end)
     if opener is None or len(opener[1]) not in (1, 3, 7):
@@ -134,7 +136,7 @@ class StringReader:
         self._inner_quotes: list[int] = []  # positions of inner quotes, without apostrophes
 
     def read(self, at: int) -> tuple[str, int]:
-        """Return the inside as JSON, and the position after the closing quote."""
+        """Return the inside as JSON, and the position after the closing quote; raise BrokenJSON if it does not end."""
         self._start, plain = at, _PLAIN[self._closer]
         while True:
             stop = plain.match(self._text, at, self._end).end()  # type: ignore[union-attr]  # matches everywhere
@@ -150,7 +152,11 @@ class StringReader:
             at = self._read_escape(stop) if char == "\\" else self._read_unusual(char, stop)
 
     def _closes(self, at: int) -> bool:
-        """Return whether the quote at `at` ends the string. It is in doubt only if inner quotes are guessed."""
+        """Return whether the quote at `at` ends the string. It is in doubt only if inner quotes are guessed.
+
+        Then a choice is made. Raise BrokenJSON if the inner quotes may be the ends of other strings. A reading with
+        code or odd quotations is marked as doubtful.
+        """
         if self._reading.guess_kind != "quotes":
             return True
         if not self._may_end(at + 1):
@@ -186,7 +192,10 @@ class StringReader:
         )
 
     def _read_unusual(self, char: str, at: int) -> int:
-        """Escape a control character or a quote inside the string; return the position after it."""
+        """Escape a control character or a quote inside the string; return the position after it.
+
+        Raise BrokenJSON for an inner quote if quotes are not guessed.
+        """
         if char < " ":
             self._reading.record_step("control_character")
             self._pieces.append(_SHORT.get(char) or f"\\u{ord(char):04x}")
@@ -204,7 +213,10 @@ class StringReader:
         return at + 1
 
     def _read_escape(self, at: int) -> int:
-        """Read an escape sequence, or a backslash that is literal; return the position after it."""
+        """Read an escape sequence, or a backslash that is literal; return the position after it.
+
+        Raise BrokenJSON if the text ends in it.
+        """
         if at + 1 == self._end:
             raise truncated_error("in an escape", at)
         follows = self._text[at + 1]
@@ -228,7 +240,7 @@ class StringReader:
         return at + length
 
     def _read_unicode(self, at: int) -> int:
-        r"""Read a four-digit `\u` escape; `\u` without digits keeps its backslash."""
+        r"""Read a four-digit `\u` escape; `\u` without digits keeps its backslash, fewer digits raise BrokenJSON."""
         stop = _HEX.match(self._text, at + 2, self._end).end()  # type: ignore[union-attr]  # matches everywhere
         if stop == at + 6:
             return self._legal(at, 6)
@@ -239,7 +251,10 @@ class StringReader:
         return self._keep_backslash(at)
 
     def _read_foreign_escape(self, at: int) -> int:
-        """Read an escape of another language; return 0 if there is none."""
+        """Read an escape of another language and return the position after it, or 0 if there is none.
+
+        Except for an apostrophe between letters, choose between the escape and a literal backslash.
+        """
         hexadecimal = _HEX_CHARACTER.match(self._text, at + 1, self._end)
         follows = self._text[at + 1]
         if _ESCAPED_APOSTROPHE.match(self._text, at - 1, self._end):

@@ -50,7 +50,10 @@ def possible_forms(text: str) -> list[Form]:
 
 
 def rewrite_form(text: str, end: int, attempt: RepairAttempt, names: Collection[str]) -> tuple[str, int]:
-    """Return the arguments as JSON, and the position after them. `names`: those of the tool, if they are known."""
+    """Return the arguments as JSON, and the position after them. `names`: the tool's names, if they are known.
+
+    Raise BrokenJSON if the text is not of the attempt's form, or calls another tool.
+    """
     at = skip_lead(text, attempt)
     attempt.record_step("missing_brace" if attempt.form == "missing_brace" else "call_syntax")
     if attempt.form == "missing_brace":
@@ -123,7 +126,7 @@ def _as_written(text: str) -> JSON:
 
 
 def checked_readings(text: str, *, finished: bool = True, names: Collection[str] = ()) -> Iterator[Repaired]:
-    """Yield each reading without guesses that is certain only if it fits a schema. `names`: those of the tool."""
+    """Yield each reading without guesses that is certain only if it fits a schema. `names`: the tool's names."""
     if len(text) > MAX_READ:
         return
     forms: list[Form] = ["object"] if SURPLUS_COMMA.search(text) else []  # else it is the reading of `repair_json`
@@ -163,7 +166,10 @@ def _distinct(readings: Iterator[Repaired]) -> Iterator[Repaired]:
 def _search(
     text: str, finished: bool, names: Collection[str], form: Form, guess_kind: GuessKind | None
 ) -> Iterator[Repaired]:
-    """Yield the readings for one assumed form and defect, each with the next sequence of choices."""
+    """Yield the readings for one assumed form and defect, each with the next sequence of choices.
+
+    Raise BrokenJSON after too many readings.
+    """
     choices: tuple[int, ...] | None = ()
     limit = min(MAX_INTERPRETATIONS, _MAX_CHARACTERS // (len(text) + 1))
     pieces = tried = 0
@@ -190,7 +196,10 @@ def _search(
 
 
 def _read(text: str, attempt: RepairAttempt, names: Collection[str] = ()) -> Repaired:
-    """Make one attempt: find the JSON in the text, rewrite it, and check the result with the strict parser."""
+    """Make one attempt: find the JSON in the text, rewrite it, and check the result with the strict parser.
+
+    Raise BrokenJSON if a step fails.
+    """
     if attempt.form == "object":
         start = find_start(text, attempt)
         end = find_end(text, attempt)
@@ -208,7 +217,10 @@ def _read(text: str, attempt: RepairAttempt, names: Collection[str] = ()) -> Rep
 
 
 def _parse_rewritten(text: str, attempt: RepairAttempt) -> JSON:
-    """Parse rewritten JSON. A member that is written twice with the same value is read once."""
+    """Parse rewritten JSON; raise BrokenJSON if it is invalid.
+
+    A member that is written twice with the same value is read once.
+    """
     try:
         return parse(text)
     except ProtocolError as error:

@@ -104,7 +104,10 @@ class JsonRewriter:
             self._open_container(opener, "{")
 
     def rewrite(self) -> str:
-        """Return the value as JSON. An error gets the pointer to the place that was reached."""
+        """Return the value as JSON. Raise BrokenJSON with the pointer to the place that was reached.
+
+        The attempt gets the number of pieces, and `as_written` if numbers were respelled.
+        """
         try:
             if not self._open:
                 self._read_value()
@@ -135,7 +138,7 @@ class JsonRewriter:
             self._output.append(OUTPUT_CLOSERS[self._open.pop()])
 
     def _read_next(self) -> None:
-        """Read the next member, item or closing bracket."""
+        """Read the next member, item or closing bracket, with the comma before it."""
         container = self._open[-1]
         closers = CLOSERS[container]
         if self._text[self.at] in closers:
@@ -148,6 +151,7 @@ class JsonRewriter:
                 self._close_container()
                 return
             self._output.append(",")
+        # a comma directly after `{` or `(`; in an array an item may be missing there
         elif self._text[self.at] in COMMAS and self._reading.checked and container != "[":
             self._reading.record_step("surplus_comma")
             self.at += 1
@@ -175,6 +179,7 @@ class JsonRewriter:
         self._fresh = True
 
     def _close_container(self) -> None:
+        """Write the closing bracket and leave the container; mark an array of quoted and bare texts as doubtful."""
         opener = self._open.pop()
         closer = OUTPUT_CLOSERS[opener]
         if len(self._items.pop()) > 1 and opener == "[":
@@ -186,7 +191,10 @@ class JsonRewriter:
         self.at += 1
 
     def _read_comma(self, container: str) -> None:
-        """Read the comma before the next member or item; a missing one is accepted only as a guess."""
+        """Read the comma before the next member or item; a missing one is accepted only as a guess.
+
+        Raise BrokenJSON if the text ends after it.
+        """
         run = COMMA_RUN.match(self._text, self.at, self._end)
         if run is None:
             self._guess_comma(container)
@@ -202,12 +210,16 @@ class JsonRewriter:
             self._read_surplus_commas(surplus, container)
 
     def _read_surplus_commas(self, count: int, container: str) -> None:
-        """Drop surplus commas. In an array, items may be missing between them, which only a schema can exclude."""
+        """Drop surplus commas. In an array, items may be missing between them, which only a schema can exclude.
+
+        There, choose between dropping them and writing `null` for each; without a schema, raise BrokenJSON.
+        """
         self._reading.record_step("surplus_comma")
         if container != "[":
             return
         doubt = invalid_error("expected a value, got a comma", self.at, "write every item of the list")
         if not self._reading.checked:
+            # for the pointer of the error
             self._output.append(",")
             raise doubt
         if self._reading.choose_once(2, "surplus_comma", doubt):
@@ -227,8 +239,8 @@ class JsonRewriter:
             self._reading.record_step(step)
 
     def _read_key(self) -> None:
-        """Read a key, with or without quotes, and the colon after it."""
-        char, is_keyword = self._text[self.at], self._open[-1] == "("
+        """Read a key, with or without quotes, and the colon after it; raise BrokenJSON if one is missing."""
+        char, is_keyword = self._text[self.at], self._open[-1] == "("  # `(`: f(a=1)
         name = _NAME.match(self._text, self.at, self._end)
         if char in QUOTES or char == "\\":
             self._read_string(char, is_key=True)
@@ -252,7 +264,10 @@ class JsonRewriter:
         self._output.append(":")
 
     def _read_value(self) -> None:
-        """Read a string or a scalar, or open a container, whose content `rewrite` reads."""
+        """Read a string or a scalar, or open a container, whose content `rewrite` reads.
+
+        Raise BrokenJSON if there is no value, or it is nested too deeply.
+        """
         self._skip()
         if self.at == self._end:
             raise truncated_error("where a value is expected", self.at)
@@ -275,9 +290,9 @@ class JsonRewriter:
 
         If quotes are guessed, even a valid string is examined, because its end may be an inner quote.
         """
-        guess_kind = self._reading.guess_kind == "quotes" and not is_key and bool(self._open)
+        guesses_end = self._reading.guess_kind == "quotes" and not is_key and bool(self._open)
         sound = _SOUND_STRING.match(self._text, self.at, self._end)
-        if sound is not None and not guess_kind:
+        if sound is not None and not guesses_end:
             self._output.append(sound.group())
             self.at = sound.end()
             return
@@ -288,7 +303,7 @@ class JsonRewriter:
             return
         if opener != '"':
             self._reading.record_step(quote_step(opener))
-        follow = _MAY_FOLLOW[self._open[-1]] if guess_kind else _SPACE
+        follow = _MAY_FOLLOW[self._open[-1]] if guesses_end else _SPACE
         reader = StringReader(
             self._text,
             self._end,
@@ -300,37 +315,43 @@ class JsonRewriter:
         self._output.append(f'"{inside}"')
 
     def _read_scalar(self) -> None:
-        """Read a literal, a number, or text without quotes; at the end of the input it may be truncated."""
-        found = _WORD.match(self._text, self.at, self._end)
-        if found is None:
+        """Read a literal, a number, or text without quotes; raise BrokenJSON if it is none or may be truncated.
+
+        The text of a number in another notation is kept in `_spellings`.
+        """
+        match = _WORD.match(self._text, self.at, self._end)
+        if match is None:
             raise invalid_error(f"expected a value, got {self._shown_text()}", self.at)
-        word = found.group()
+        word = match.group()
         literal = _LITERALS.get(word)
         if literal is not None:
             if literal != word:
                 self._reading.record_step("python_literal")
             self._output.append(literal)
-            self.at = found.end()
+            self.at = match.end()
             return
-        if found.end() == self._end:
+        if match.end() == self._end:
             raise truncated_error("in a number or bare word", self._end)
         if JSON_NUMBER.fullmatch(word):
             if word == "-0":
                 self._spellings[len(self._output)] = '"-0"'
             self._output.append(word)
-            self.at = found.end()
+            self.at = match.end()
             return
         number = normalise_number(word)
         if number is not None:
             self._reading.record_step("number_form" if word.isascii() else "full_width")
             self._spellings[len(self._output)] = f'"{word}"'
             self._output.append(number)
-            self.at = found.end()
+            self.at = match.end()
             return
         self._guess_word(word)
 
     def _guess_word(self, word: str) -> None:
-        """Read a number with leading zeros, or text without quotes."""
+        """Read a number with leading zeros, or text without quotes; each is a choice of the attempt.
+
+        Raise BrokenJSON for a placeholder, a literal of another language and a possible separator of thousands.
+        """
         words = _WORDS.match(self._text, self.at, self._end)
         doubt = invalid_error(
             f"{self._shown_text()} is not a value", self.at, "quote text; this is not a JSON literal or number"
@@ -361,7 +382,7 @@ class JsonRewriter:
         return ".." in words or self._output[-2:] == [f'"{words}"', ":"]
 
     def _skip(self) -> None:
-        """Skip space and comments."""
+        """Skip space and comments, and record the unusual ones; raise BrokenJSON as `_skip_past` does."""
         text, end = self._text, self._end
         while True:
             self.at = _SPACE.match(text, self.at, end).end()  # type: ignore[union-attr]  # matches everywhere
@@ -382,7 +403,10 @@ class JsonRewriter:
                 return
 
     def _skip_past(self, mark: str) -> None:
-        """Skip a comment up to and including `mark`, which ends it."""
+        """Skip a comment up to and including `mark`, which ends it.
+
+        Raise BrokenJSON if it does not end, or may replace omitted values.
+        """
         stop = self._text.find(mark, self.at + 1 + (mark == "*/"), self._end)
         if stop < 0:
             # It cannot be decided which text belongs to the comment and which to the object.

@@ -81,7 +81,7 @@ class Scanner:
         self._done: list[Argument] = []
 
     def feed(self, text: str) -> list[Argument]:
-        """Scan the next fragment and return the arguments that it completed."""
+        """Scan the next fragment and return the arguments that it completed; set `ends`, `complete` and `invalid`."""
         position, end = 0, len(text)
         if self.ends:
             self.ends = []
@@ -143,6 +143,7 @@ class Scanner:
         return position
 
     def _start_value(self, text: str, position: int) -> int:
+        """Read the first character of a value, which determines the next state."""
         position = _skip_space(text, position)
         if position == len(text):
             return position
@@ -166,6 +167,7 @@ class Scanner:
         return stop
 
     def _in_nested(self, text: str, position: int) -> int:
+        """Read up to the next string or bracket inside a container; the value ends with its last bracket."""
         stop = _flat(text, position).end()  # type: ignore[union-attr]  # the pattern matches everywhere
         if stop == len(text):
             return stop
@@ -206,7 +208,7 @@ class Scanner:
         return position
 
     def _read_string(self, text: str, position: int) -> tuple[int, bool]:
-        """Read up to and including the closing quote, if it is present."""
+        """Read up to and including the closing quote; return the position and whether the quote was there."""
         if self._escaped:
             self._escaped = False
             position += 1
@@ -219,7 +221,8 @@ class Scanner:
     def _end_value(self, text: str, stop: int, certain: int) -> None:
         """Record the complete argument; `certain` is the position at which its end was known.
 
-        A scalar is complete only with the character after it, so `certain` may be greater than `stop`.
+        A scalar is complete only with the character after it, so `certain` may be greater than `stop`. An unreadable or
+        repeated name makes the scanner `invalid`.
         """
         raw = "".join([*self._pieces, text[self._from : stop]])
         self._pieces.clear()

@@ -78,7 +78,10 @@ def pointer_at(data: bytes, end: int | None = None) -> str:
 
 
 def _skip(masked: bytes, position: int, end: int, path: list[str | int | None]) -> tuple[int, int]:
-    """Skip plain items or members after an opening bracket or a comma; return the position and the maximum count."""
+    """Skip plain items or members after an opening bracket or a comma; return the position and the maximum count.
+
+    The index of an array in `path` is advanced.
+    """
     index = path[-1]
     run = (_skip_members if index is None else _skip_items)(masked, position, end)
     if run is None:
@@ -228,7 +231,7 @@ def _count_members(data: bytes) -> None:
 
 
 def _may_overflow(data: bytes, value: JSON) -> bool:
-    """Return whether a document that is not short may contain an infinite number."""
+    """Return whether a document that is not short may contain an infinite number; an early exact answer if it is cheaper."""
     size = len(data)
     if size > _MANY_BYTES and (has_infinity := _has_infinity(value, size // _BYTES_PER_MEMBER)) is not None:
         return has_infinity
@@ -240,7 +243,10 @@ def _may_overflow(data: bytes, value: JSON) -> bool:
 
 
 def _has_exponent(shape: bytes, position: int) -> bool:
-    """Return whether a long exponent from `position` on may belong to a number. Most of them are in ids, after a letter."""
+    """Return whether an exponent of three digits from `position` on may belong to a number.
+
+    Most of them are in ids, after a letter.
+    """
     for _ in range(_MAX_SHAPES):
         before = shape[max(0, position - _SHORT) : position].rstrip(b"0.").removesuffix(b"-")
         if not before or before.endswith(b" "):
@@ -252,7 +258,7 @@ def _has_exponent(shape: bytes, position: int) -> bool:
 
 
 def _has_infinity(value: JSON, most: int) -> bool | None:
-    """Return whether one of at most `most` members and items is infinite; None if there are more."""
+    """Return whether one of at most `most` members and items is infinite, or None if there are more."""
     remaining = [value]
     while remaining:
         node = remaining.pop()

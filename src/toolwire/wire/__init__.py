@@ -51,7 +51,7 @@ def names() -> list[str]:
 
 
 def get(name: str) -> Wire:
-    """Return the codec of a wire; `name@version` selects one of its versions."""
+    """Return the codec of a wire; `name@version` selects one of its versions. Raise ConfigError if it is unknown."""
     try:
         return _loaded[name]
     except (KeyError, TypeError):  # not loaded yet, or not even hashable

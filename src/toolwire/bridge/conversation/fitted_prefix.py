@@ -41,7 +41,7 @@ class FittedPrefix(NamedTuple):
 
 
 def begins_with(messages: tuple[Message, ...], prefix: tuple[Message, ...]) -> bool:
-    """Return whether the first messages are those of `prefix`: the same objects, because equal ones may differ.
+    """Return whether the first messages are the messages of `prefix`: the same objects, because equal values may differ.
 
     1 and 1.0 are equal, and not the same in JSON.
     """
@@ -67,7 +67,10 @@ class PrefixStore:
     __slots__ = ("_fitted", "_marked", "_scanned", "_written", "boundary", "on_growth", "restored")
 
     def __init__(self, boundary: int, earlier: PrefixStore | None = None) -> None:
-        """Create the store of a conversation whose first `boundary` messages will be sent again."""
+        """Create the store of a conversation whose first `boundary` messages will be sent again.
+
+        `earlier` is the store of a shorter prefix; its values are taken over.
+        """
         self.boundary = boundary
         self.on_growth: Callable[[], None] | None = None
         self._fitted: dict[Hashable, FittedPrefix] = {} if earlier is None else dict(earlier._fitted)
@@ -96,9 +99,10 @@ class PrefixStore:
         read: Callable[[tuple[Message, ...]], Scanned],
         join: Callable[[Scanned, Scanned], Scanned],
     ) -> Scanned:
-        """Return `read(messages)`; only the messages after the known ones are read, and `join` adds their value.
+        """Return `read(messages)`, but read only the messages after the known prefix; `join` adds their value.
 
-        Another function, or one with other settings, needs another key.
+        The value of the messages up to the boundary is saved under `key` for the next request. Another function, or the
+        same function with other settings, needs another key.
         """
         if not self.is_split(messages):
             return read(messages)
@@ -106,11 +110,11 @@ class PrefixStore:
         if not begins_with(messages, known):
             known, value = (), None
         if len(known) < self.boundary:
-            more = read(messages[len(known) : self.boundary])
-            known, value = messages[: self.boundary], join(value, more) if known else more
+            added_value = read(messages[len(known) : self.boundary])
+            known, value = messages[: self.boundary], join(value, added_value) if known else added_value
             self._scanned = {**self._scanned, key: (known, value)}
-        rest = read(messages[len(known) :])
-        return join(value, rest) if known else rest
+        tail_value = read(messages[len(known) :])
+        return join(value, tail_value) if known else tail_value
 
     def outline(self, messages: tuple[Message, ...]) -> HistoryOutline:
         """Return the outline of a conversation."""
@@ -188,6 +192,7 @@ class PrefixReuse:
     def encode(self, request: Request, turns: list[DraftMessage], wire: Wire, *, text_blocks: bool = False) -> Encoded:
         """Encode a fitted request with the text of its prefix, and store the text up to the boundary."""
         boundary = self._fitted_boundary(turns)
+        # nothing to reuse, or a wire that cannot continue a written text
         if not boundary or not isinstance(wire, WireCodec) or wire.encode_onto is None:
             return encode_marked(request, wire) if text_blocks else wire.encode_request(request)
         form = wire, text_blocks
@@ -201,7 +206,7 @@ class PrefixReuse:
         return encoded
 
     def _fitted_boundary(self, turns: list[DraftMessage]) -> int:
-        """Return the number of fitted messages of the prefix; 0 if one of them was replaced after fitting."""
+        """Return the number of fitted messages of the prefix, or 0 if a message was replaced after fitting."""
         if self._saved is None:
             return 0
         count = len(self._saved.turns)

@@ -83,7 +83,7 @@ def gather(messages: tuple[Message, ...]) -> list[DraftMessage]:
 
 
 def draft_if_normal(messages: tuple[Message, ...], start: int = 0) -> list[DraftMessage] | None:
-    """Return the turns of a history in which every result is in its correct place, or None.
+    """Return the turns of a history whose calls are all answered, in call order, before any other part; else None.
 
     `start` is the index of the first of these messages in the request.
     """
@@ -97,7 +97,7 @@ def draft_if_normal(messages: tuple[Message, ...], start: int = 0) -> list[Draft
             if last_role != "assistant":
                 if answered < len(calls):
                     return None
-                calls, answered = [], 0
+                calls, answered = [], 0  # adjacent assistant messages share one list of calls
             for part in parts:
                 if type(part) is ToolCall:
                     calls.append(part.id)
@@ -157,9 +157,10 @@ def _merge_open_calls(turns: list[DraftMessage]) -> list[DraftMessage]:
 
 
 def _split_results(turns: list[DraftMessage]) -> list[DraftMessage]:
-    """Put the results of a message into a message of their own."""
+    """Split each message that begins with results and goes on with other parts into two messages."""
     split: list[DraftMessage] = []
     for turn in turns:
+        # results come first in a normalised message, so the last part shows whether there are only results
         if not _begins_with_result(turn) or type(turn.parts[-1]) is ToolResult:
             split.append(turn)
             continue
@@ -209,7 +210,11 @@ class _Pair:
 
 
 def _reorder_results(messages: tuple[Message, ...], losses: Losses) -> list[DraftMessage]:
-    """Move every result to the message after its assistant turn, because it must directly follow its call."""
+    """Move every result to the message after its assistant turn, because it must directly follow its call.
+
+    An unanswered call gets an error result, and a result without a call becomes text. Fields of a message that had only
+    results move to the turn before it. Every change is added to `losses`.
+    """
     pairs, orphan_results = _pair_results(messages, losses)
     turns: list[DraftMessage] = []
     waiting: list[_Pair] = []  # calls of the current assistant turn
@@ -239,7 +244,10 @@ def _reorder_results(messages: tuple[Message, ...], losses: Losses) -> list[Draf
 def _pair_results(
     messages: tuple[Message, ...], losses: Losses
 ) -> tuple[dict[int, list[_Pair]], dict[PartLocation, Text]]:
-    """Return the pairs by the message of their call, and the text for results without a call."""
+    """Return the pairs by the message index of their call, and the text for each result without a call.
+
+    Second results are left out; these and results without a call are added to `losses`.
+    """
     pairs: dict[int, list[_Pair]] = {}
     orphan_results: dict[PartLocation, Text] = {}
     calls = _OpenCalls()
@@ -251,9 +259,10 @@ def _pair_results(
                 pairs.setdefault(index, []).append(pair)
                 calls.add(pair)
             elif isinstance(part, ToolResult):
-                found = calls.take(part)
-                if found is not None:
-                    found.result, found.result_location, found.is_late = part, location, last_text > found.location
+                open_pair = calls.take(part)
+                if open_pair is not None:
+                    open_pair.result, open_pair.result_location = part, location
+                    open_pair.is_late = last_text > open_pair.location
                 elif part.call_id and part.call_id in calls.answered:
                     detail = f"{part.call_id} already has a result"
                     losses.add(location_pointer(location), "second result", "dropped", detail)
@@ -283,7 +292,11 @@ class _OpenCalls:
         self._in_order.append(pair)
 
     def take(self, result: ToolResult) -> _Pair | None:
-        """Return the call that `result` answers: the one with its id; without ids, the first of its name."""
+        """Return the open call that `result` answers and note its id in `answered`, or return None.
+
+        The call has the id of the result. If one of them has no id, it is the first call of that name; without a name,
+        the first of all.
+        """
         pair = _first_open(self._by_id.get(result.call_id)) if result.call_id else None
         if pair is None:
             candidates = self._in_order if result.name is None else self._by_name.get(result.name)
@@ -347,9 +360,10 @@ def may_round_numbers(arguments: str) -> bool:
 
 
 def sign_first_call(turn: DraftMessage, parts: list[Part], wire: Wire, losses: Losses) -> bool:
-    """Add the provider's placeholder signature to a turn whose first call is not signed; return whether it was added.
+    """Replace the first call in `parts` with a signed copy if it has no signature; return whether this was done.
 
-    The model requires a signature with its calls, and calls of another provider have none.
+    The signature is the provider's documented placeholder: the model requires one, and calls of another provider have
+    none. The change is added to `losses`.
     """
     if wire.capabilities.unsigned_call is None:
         return False

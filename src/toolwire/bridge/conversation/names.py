@@ -88,18 +88,18 @@ class NameMap:
         return wire
 
     def _make_legal(self, namespace: str | None, name: str, scope: str | None) -> str:
-        """Return a legal, unused name; a changed name ends in a hash, so that it is stable and unique."""
+        """Return a legal name that is unused in `scope`; a changed name ends in a hash, so it is stable and unique."""
         full_name = name if namespace is None or self._namespaces else f"{namespace}__{name}"
         if _is_legal(self._pattern, self._length, full_name) and (scope, full_name) not in self._original_names:
             return full_name
         clean = re.sub(r"[^a-zA-Z0-9_-]+", "_", full_name) or "tool"
         if not re.fullmatch(self._pattern, clean):
-            clean = clean.replace("-", "_")
+            clean = clean.replace("-", "_")  # the pattern of some wires has no hyphen
         if not re.fullmatch(self._pattern, clean):
-            clean = f"_{clean}"
+            clean = f"_{clean}"  # nor a digit at the start
         for attempt in range(1000):
             suffix = short_hash(f"{namespace or ''}\n{name}\n{attempt}", 8)
-            wire = f"{clean[: self._length - 9]}_{suffix}"
+            wire = f"{clean[: self._length - 9]}_{suffix}"  # 9: the underscore and the hash
             if (scope, wire) not in self._original_names:
                 return wire
         raise AssertionError("no free name found for this tool")
@@ -126,7 +126,7 @@ class IdAllocator:
         self.salt = ""  # distinguishes the ids of this conversation
 
     def assign(self, call_id: str, name: str) -> str:
-        """Return the id for a new call: its own if possible."""
+        """Return the id for a new call and mark it as used: `call_id` if it is legal and unused, else a hash."""
         if call_id and call_id not in self.used:
             is_legal = self._is_legal
             if is_legal is None or (len(call_id) <= self._length and is_legal(call_id) is not None):

@@ -32,7 +32,7 @@ class PlainHistory(Struct, eq=False):
 
 
 def read_plain(messages: Sequence[Message], first_index: int = 0) -> PlainHistory | None:
-    """Return the history if it is plain; its system messages must be at the start.
+    """Return the history if it is plain, or None; its system messages must be at the start.
 
     `first_index` is the index of the first of these messages in the request.
     """
@@ -66,6 +66,7 @@ def read_plain(messages: Sequence[Message], first_index: int = 0) -> PlainHistor
             texts += parts
         plain.append(message)
     all_parts = [*map(_parts, plain)]
+    # an unanswered call, no message besides system messages, an empty message, or an unusual part
     if waiting or role == "system" or () in all_parts or not _are_plain(texts, calls, results):
         return None
     if not _have_source_forms(chain(plain, texts, calls, results)):
@@ -80,8 +81,8 @@ def _name_results(
 ) -> tuple[Part, ...] | None:
     """Return the parts of a message that begins with the results of `waiting` calls, with the names of the calls.
 
-    None if a result is not that of the next call, or not one part. Some wires do not repeat the names, and others
-    require them. The parts are added to `results` and `texts`.
+    Return None if a result does not belong to the next call or has not exactly one part. Some wires do not repeat the
+    names, and others require them. The calls are removed from `waiting`, the parts added to `results` and `texts`.
     """
     named_parts: list[Part] = []
     for part in parts:
@@ -100,7 +101,7 @@ def _name_results(
 
 
 def _draft_all(messages: list[Message], all_parts: list[tuple[Part, ...]], first_index: int) -> list[DraftMessage]:
-    """Return the messages with the locations of their parts, like `message_locations` for each."""
+    """Return the messages with the locations of their parts: `message_locations` for all messages at once."""
     first, size = first_index * LOCATIONS_PER_MESSAGE, LOCATIONS_PER_MESSAGE
     starts = range(first, first + size * len(messages), size)
     return [*map(DraftMessage, messages, all_parts, map(range, starts, map(add, starts, map(len, all_parts))))]
@@ -140,9 +141,10 @@ def _have_source_forms(values: Iterable[Message | Part]) -> bool:
 def fit_plain(
     history: PlainHistory, wire: Wire, names: NameMap, losses: Losses, lifts: Container[str]
 ) -> list[DraftMessage] | None:
-    """Return the turns of a plain history on a target; None if the target changes a call or a result.
+    """Return the turns of a plain history on a target, or None if the target changes a call or a result.
 
-    `names` get the names of the calls, as in `fit_history`. `lifts` are the tools whose arguments change shape.
+    `names` get the names of the calls, as in `fit_history`, and `losses` the placeholder signatures. `lifts` are the
+    tools whose arguments change shape.
     """
     can, turns, calls = wire.capabilities, history.turns, history.calls
     if history.has_errors and not can.result_error:
@@ -189,7 +191,7 @@ class HistoryOutline(Struct, eq=False):
         return any(not names[group].isdisjoint(fields) for group, fields in self.fields.items() if group in names)
 
     def joined(self, later: HistoryOutline) -> HistoryOutline:
-        """Return the outline of this history and the messages after it."""
+        """Return the outline of this history and the messages after it, without `plain`."""
         both = HistoryOutline()
         both.call_names = {**self.call_names, **later.call_names}
         both.fields = {group: set(fields) for group, fields in self.fields.items()}
@@ -210,7 +212,7 @@ def outline_history(messages: Sequence[Message]) -> HistoryOutline:
 
 
 def outline_parts(messages: Iterable[Message]) -> HistoryOutline:
-    """Return the outline of some messages of a history."""
+    """Return the outline of some messages of a history, without `plain`."""
     outline = HistoryOutline()
     call_names, all_fields = outline.call_names, outline.fields
     for message in messages:

@@ -89,7 +89,7 @@ def may_be_stored(body: bytes, wire: str) -> bool:
 def find_stored(request: Request, target: str, outline: HistoryOutline | None = None) -> StoredStateError | None:
     """Return the error for the first reference that the wire `target` cannot carry, or None.
 
-    `outline` is that of the messages; with it, most histories need no pass over them.
+    `outline` describes the messages; with it, most histories need no pass over them.
     """
     if _may_refer(request, outline):
         for pointer, name, source, stored in _references(request):
@@ -124,7 +124,10 @@ def continues_stored(request: Request, target: str, outline: HistoryOutline | No
 
 
 def drop_stored(request: Request, target: str) -> Request:
-    """Return the request without references that `target` cannot carry, for callers that need only names and ids."""
+    """Return the request without references that `target` cannot carry, for callers that need only names and ids.
+
+    A message that had only such references is dropped.
+    """
     if find_stored(request, target) is None:
         return request
     messages = []

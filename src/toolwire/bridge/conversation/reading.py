@@ -113,7 +113,7 @@ class ConversationPrefix:
         values: int | None,
         earlier: ConversationPrefix | None = None,
     ) -> None:
-        """Create the prefix. `earlier` is the beginning of it that is known already. `values` as for the property."""
+        """Create the prefix. `earlier` is a known beginning of it, `values` the number of JSON values, if known."""
         self.wire_name = wire.name
         self.text = text
         self.leading = leading
@@ -204,7 +204,10 @@ class RequestReading:
         return max(known, text_copies(self.new_text))
 
     def decode(self) -> Request:
-        """Decode the request; raise ProtocolError with a pointer if it is invalid."""
+        """Decode the request, set `store` and `reused`, and save the conversation's beginning for the next request.
+
+        Raise ProtocolError with a pointer if the request is invalid.
+        """
         if self._prefix is not None:
             request = self._decode_rest(self._prefix)
             if request is not None:
@@ -217,11 +220,14 @@ class RequestReading:
             if (ends := _item_ends(items, request.messages, self.wire)) is not None:
                 leading = len(request.messages) - len(ends)
                 envelope = replace(request, messages=request.messages[:leading])
-                self._remember(envelope, request.messages[leading:], ends, None)
+                self._remember(envelope, request.messages[leading:], ends, prefix=None)
         return request
 
     def _decode_rest(self, prefix: ConversationPrefix) -> Request | None:
-        """Decode the request after its known items; None if that needs the whole document."""
+        """Decode the request after its known items, set `store` and `reused`, and save a longer prefix.
+
+        Return None if this needs the whole document, also for an invalid one: only the whole has the right positions.
+        """
         if may_exceed_limits(self.body):
             return None
         try:
@@ -237,6 +243,7 @@ class RequestReading:
         if not ends:
             return None
         count = len(request.messages) - len(ends)
+        # the known items end before a message of the model; another role may belong to the message before it
         if request.messages[count].role != "assistant":
             return None
         new_messages = request.messages[count:]
@@ -258,11 +265,14 @@ class RequestReading:
         ends: Sequence[int],
         prefix: ConversationPrefix | None,
     ) -> None:
-        """Store the beginning of the conversation for the next request; `ends` are those of the new messages."""
+        """Set `store`, and save the beginning of the conversation for the next request.
+
+        `prefix` is the known beginning, if any; `ends` are the item counts of `_item_ends` for the new messages.
+        """
         known, leading = () if prefix is None else prefix.messages, envelope.messages
         boundary = _find_boundary(new_messages)
         if prefix is not None and not boundary and leading is prefix.leading:
-            self.store = prefix.store
+            self.store = prefix.store  # no longer than the known prefix
             return
         if self._save is None or not (known or boundary):
             return
@@ -291,12 +301,13 @@ class RequestReading:
 
 
 def _item_ends(items: list[JSON], messages: tuple[Message, ...], wire: Wire) -> Sequence[int] | None:
-    """Return the number of items up to the end of each message of the conversation; None if it is not known.
+    """Return the number of items up to the end of each message of the conversation, or None if unknown.
 
     Messages of other fields come first in `messages`, and have no items.
     """
     is_own = wire.is_own_message if isinstance(wire, WireCodec) else None
     if is_own is None:
+        # on this wire, each item is a message
         return range(1, len(items) + 1)
     if any(_depends_on_others(part) for message in messages for part in message.parts):
         return None

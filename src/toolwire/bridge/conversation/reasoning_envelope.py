@@ -138,7 +138,7 @@ class ModelEnvelopes:
         return self._envelopes.pack(self._wire, self._server, self._model, compressed)
 
     def open(self, text: str) -> tuple[Reasoning, int] | None:
-        """Return the reasoning of an envelope and its size in bytes, or None if it is not of this model."""
+        """Return the reasoning of an envelope and its size in bytes, or None if it is invalid or of another model."""
         compressed = self._envelopes.unpack(text, self._wire, self._server, self._model)
         data = None if compressed is None else _decompress(compressed)
         if data is None:
@@ -222,7 +222,7 @@ class AnswerSealer:
         return replace(response, parts=tuple(map(self._seal_part, response.parts)))
 
     def seal_event(self, event: Event) -> Event:
-        """Return an event of a stream; the end of reasoning has its envelope."""
+        """Return an event of a stream; the end of reasoning gets its envelope, for which its deltas are collected."""
         if isinstance(event, ReasoningDelta):
             sealing = self._open.get(event.key)
             if sealing is not None:
@@ -286,9 +286,9 @@ class EnvelopeReader:
 
 
 def may_contain_envelope(body: bytes) -> bool:
-    """Search a JSON text for the prefix in any spelling.
+    """Return whether a JSON text contains the prefix in any spelling: plain, or with escaped letters.
 
-    To find a byte costs a tenth of finding several, and most texts have few tildes.
+    To find a byte costs a tenth of finding several, and most texts have few tildes. The prefix ends with a tilde.
     """
     position = -1
     for _ in range(_FEW_TILDES):
@@ -304,7 +304,7 @@ def may_contain_envelope(body: bytes) -> bool:
 
 
 def has_envelope(document: JSON) -> bool:
-    """Search the fields of a request that carry envelopes: a text may quote the prefix."""
+    """Return whether a field of a request that carries envelopes has one; a text may quote the prefix."""
     values = [document]
     while values:
         value = values.pop()

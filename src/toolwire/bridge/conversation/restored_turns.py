@@ -124,23 +124,24 @@ def restore_known_turns(
 ) -> tuple[Request, PrefixStore | None]:
     """Like `restore_turns`, for a request that was read with a TranslationCache.
 
-    The turns of the first messages are restored once. Return also the store for the restored messages.
+    The turns of the first messages are restored once and saved in `store`. Return also the store for the restored
+    messages.
     """
     messages, reader = request.messages, None if envelopes is None else EnvelopeReader(envelopes)
     if store is None or not (known or reader) or not store.is_split(messages):
         return restore_turns(request, known, origin, reader), store
     key = origin if envelopes is None else f"{origin} {envelopes.identity}"
-    found = store.restored.get(key)
-    if found is not None and not _has_same_turns(found, messages, known):
-        found = None
-    if found is not None and reader is not None:
-        reader.opened = found.opened
-    if found is None or len(found.source) < store.boundary:
-        found = _restore_prefix(messages[: store.boundary], known, origin, found, reader)
-        store.save_restored(key, found)
-    found.store.on_growth = store.on_growth
-    rest = _restore_segment(messages[len(found.source) :], known, origin, reader)
-    return replace(request, messages=(*found.messages, *rest)), found.store
+    prefix = store.restored.get(key)
+    if prefix is not None and not _has_same_turns(prefix, messages, known):
+        prefix = None
+    if prefix is not None and reader is not None:
+        reader.opened = prefix.opened
+    if prefix is None or len(prefix.source) < store.boundary:
+        prefix = _restore_prefix(messages[: store.boundary], known, origin, prefix, reader)
+        store.save_restored(key, prefix)
+    prefix.store.on_growth = store.on_growth
+    later_messages = _restore_segment(messages[len(prefix.source) :], known, origin, reader)
+    return replace(request, messages=(*prefix.messages, *later_messages)), prefix.store
 
 
 def _has_same_turns(prefix: RestoredPrefix, messages: tuple[Message, ...], known: Mapping[str, StoredTurn]) -> bool:
@@ -163,7 +164,7 @@ def _restore_prefix(
     earlier: RestoredPrefix | None,
     reader: EnvelopeReader | None,
 ) -> RestoredPrefix:
-    """Restore the turns of a prefix after those of an earlier one."""
+    """Restore the turns of a prefix; the messages of an `earlier` prefix are already restored."""
     new_messages = messages if earlier is None else messages[len(earlier.source) :]
     turns = {key: known.get(key) for key in _read_keys(new_messages, by_text=True)}
     restored = _restore_segment(new_messages, known, origin, reader)
@@ -183,7 +184,10 @@ def _restore_segment(
 
 
 def _restore_run(run: list[Message], known: Mapping[str, StoredTurn]) -> tuple[list[Message], tuple[ToolResult, ...]]:
-    """Restore adjacent assistant messages, which may be one turn, a part of one, or several."""
+    """Restore adjacent assistant messages, which may be one turn, a part of one, or several.
+
+    Return the messages (the same list if nothing changes) and the results of the gateway's calls, for the next message.
+    """
     parts = [part for message in run for part in message.parts]
     restored: list[Part] = []
     before: list[Message] = []
@@ -207,7 +211,10 @@ def _restore_run(run: list[Message], known: Mapping[str, StoredTurn]) -> tuple[l
 def _split_at_turns(
     parts: list[Part], known: Mapping[str, StoredTurn]
 ) -> Iterator[tuple[StoredTurn | None, list[Part]]]:
-    """Split the parts of adjacent messages into turns; a segment ends where the first call of the next turn comes."""
+    """Yield the stored turns in the parts of adjacent messages, each with its parts; None for parts of no stored turn.
+
+    A turn is found by its first call, or by the whole text if there are no calls.
+    """
     starts: list[tuple[int, StoredTurn]] = []  # where the calls before the turn end, and the turn
     end_of_calls = 0
     for index, part in enumerate(parts):
@@ -300,7 +307,7 @@ def _with_cache_mark(parts: list[Part], client_text: list[Text]) -> list[Part]:
 
 
 def _outline(parts: list[Part] | tuple[Part, ...]) -> list[tuple[str, object]]:
-    """Return the order of signatures, calls and texts."""
+    """Return the kind and the signatures of each part in order; reasoning without signatures has its text instead."""
     outline: list[tuple[str, object]] = []
     for part in parts:
         if isinstance(part, ToolCall):

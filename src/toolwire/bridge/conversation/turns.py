@@ -178,7 +178,10 @@ class TurnRecorder:
             self._folder.feed(event)
 
     def add_content(self, key: int, section: int | None, escaped: bytes) -> None:
-        """Add the content of one or more deltas of a text, or of a section of reasoning."""
+        """Add the content of one or more deltas of a text, or of a section of reasoning.
+
+        Items of which no start was recorded are ignored.
+        """
         sections = self._buffers.get(key)
         if sections is None:
             return

@@ -45,8 +45,10 @@ class AnswerReader:
         reasoning: bool | None = None,
         stops_after_calls: bool = False,
     ) -> None:
-        """Create the reader of one answer.
+        """Create the reader of one answer in the text format `form`.
 
+        `first_call` is the number of the first call id, `max_calls` the number of calls that the request allows.
+        `freeform` are the names of freeform tools, which were sent as functions.
         `answer_start` is the beginning of the answer that the prompt already contains. `reasoning`: the answer begins
         inside reasoning; None: as the format does. `stops_after_calls` sets `should_stop` when the calls that the
         request allows are complete.
@@ -60,7 +62,7 @@ class AnswerReader:
         self._tools = tuple(tools)
         self._first_call = first_call
         self._max_calls = max_calls
-        self._freeform = freeform  # names of freeform tools, which were sent as functions
+        self._freeform = freeform
         self._parsers: dict[int, Parser] = {}  # by choice
         self._choice_of: dict[int, int] = {}  # by the key of a text item
         self._keys: dict[tuple[int, int], int] = {}  # by choice (-1: not from a parser) and original key
@@ -91,7 +93,7 @@ class AnswerReader:
         return any(note.code in RETRYABLE_CODES for note in self.diagnostics)
 
     def feed(self, event: Event) -> list[Event]:
-        """Return the events for `event`, with the calls in its text."""
+        """Return the events for `event`: calls in its text become events of their own, other items get new keys."""
         if isinstance(event, TextStart) and not event.refusal:
             self._choice_of[event.key] = event.choice
             return self._begin(event.choice)
@@ -99,7 +101,7 @@ class AnswerReader:
             choice = self._choice_of[event.key]
             return self._convert_events(choice, self._parser_for(choice).feed(event.text))
         if isinstance(event, TextEnd) and event.key in self._choice_of:
-            return []
+            return []  # the parser ends its own items
         if isinstance(event, ResponseEnd):
             return self._finish(event)
         if isinstance(event, StreamFault):
@@ -162,7 +164,7 @@ class AnswerReader:
         return found
 
     def _convert_events(self, choice: int, events: Iterable[Event]) -> list[Event]:
-        """Return the parser's events with our keys, for this choice, without surplus calls."""
+        """Return the parser's events with our keys, for this choice, without surplus calls; count its calls."""
         converted: list[Event] = []
         for event in events:
             key = self._key_for(choice, event.key)  # type: ignore[union-attr]  # a parser emits only items
@@ -192,7 +194,10 @@ class AnswerReader:
         self.losses.add(path, f"call of {name}", "dropped", f"the request allows {allowed}", "error")
 
     def _as_freeform(self, event: Event, key: int) -> list[Event]:
-        """Turn the call back into a freeform call if its tool was sent as a function with one input."""
+        """Turn the events of a call back into a freeform call if its tool was sent as a function with one input.
+
+        The deltas are JSON of that function, so they are dropped; the input is emitted at the end of the call.
+        """
         if isinstance(event, CallStart) and event.name in self._freeform:
             self._inputs[key] = ""
             return [replace(event, kind="freeform")]

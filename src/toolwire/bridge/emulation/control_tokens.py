@@ -58,7 +58,10 @@ class TokenGuard:
         return replace(request, messages=messages, tools=tools)
 
     def text(self, text: str, path: str) -> str:
-        """Insert a space into every control token; repeat it for tokens that overlap."""
+        """Insert a space into every control token and after every start of a result, with a loss for each pass.
+
+        Repeat it until no token is left, because tokens may overlap.
+        """
         tokens, result_starts, _ = self._patterns
         if result_starts is not None and (found := result_starts.search(text)):
             line = text[found.start() :].strip().partition("\n")[0]
@@ -70,7 +73,7 @@ class TokenGuard:
         return text
 
     def join(self, pieces: Sequence[str]) -> str:
-        """Concatenate texts and markup, with a space between two of them if a control token would span them."""
+        """Concatenate texts and markup, with a space and a loss where a control token would span two of them."""
         joined = "".join(pieces)
         boundaries = set(accumulate(map(len, pieces)))
         spaces: set[int] = set()
@@ -174,7 +177,10 @@ def _result_start(form: Format) -> str:
 
 
 def _line_start(line: str) -> str:
-    """Return a pattern for a line up to the first letter of its longest literal text; the rest is a lookahead."""
+    """Return a pattern for a line up to the first letter of its longest literal text; the rest is a lookahead.
+
+    Return "" if that text has no letter.
+    """
     pieces = re.split(r"\{id\}|\{name\}", line)
     longest = max(range(len(pieces)), key=lambda number: len(pieces[number]))
     letter = re.search(r"[^\W\d_]", pieces[longest])

@@ -31,7 +31,7 @@ FREEFORM: Object = {"type": "object", "properties": {"input": {"type": "string"}
 
 
 def render_history(messages: tuple[Message, ...], form: Format, tools: Sequence[Tool], losses: Losses) -> list[Message]:
-    """Write calls as the model would write them, and results as it expects them.
+    """Write calls as the model would write them, and results as it expects them; add losses.
 
     Most formats have no ids: only its position assigns a result to its call, so results follow the order of the calls.
     """
@@ -120,9 +120,10 @@ class AnswerStart(NamedTuple):
 def choose_answer_start(
     request: Request, options: PromptOptions, form: Format, required_tools: Sequence[Tool], losses: Losses
 ) -> AnswerStart:
-    """Open or close the reasoning. A required call is opened as well, so the model can only complete it.
+    """Return the beginning of the answer: the reasoning opened or closed, and a required call opened.
 
-    A required call, or an answer whose output format the server enforces, has no reasoning before it.
+    The model can then only complete that call. A required call, or an answer whose output format the server enforces,
+    has no reasoning before it.
     """
     template = options.template
     if request.messages and request.messages[-1].role == "assistant":
@@ -145,7 +146,10 @@ def _ends_with_result(request: Request) -> bool:
 
 
 def _requested_state(request: Request, default: ReasoningState | None, losses: Losses) -> ReasoningState | None:
-    """Return the state of the reasoning for this request. A model whose reasoning has no setting decides itself."""
+    """Return the state of the reasoning for this request. A model whose reasoning has no setting decides itself.
+
+    An effort or a budget cannot be sent, which is added to `losses`.
+    """
     asked = request.reasoning
     if asked is None:
         return default
@@ -224,7 +228,7 @@ def _reasoning_texts(message: Message, losses: Losses, index: int, *, is_kept: b
 def _render_input(
     message: Message, form: Format, names: dict[str, str], guard: TokenGuard, losses: Losses, index: int
 ) -> Iterator[PromptTurn]:
-    """Yield the turns of a message that is not the model's: results in their role, other text in that of the message."""
+    """Yield the turns of a message that is not the model's: results in their role, other text in the message's role."""
     for is_result, group in groupby(message.parts, lambda part: isinstance(part, ToolResult)):
         if not is_result:
             text = guard.text("".join(_part_texts(tuple(group), guard, losses, index)), join("messages", index))

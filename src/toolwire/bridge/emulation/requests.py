@@ -82,7 +82,7 @@ class Emulation:
             freeform=frozenset(tool.name for tool in self._original.tools if tool.kind == "freeform"),
             losses=losses,
             answer_start=self._answer_start.read,
-            reasoning=None if self._prompt is None else False,
+            reasoning=None if self._prompt is None else False,  # a raw prompt has the opening tag in `answer_start`
             stops_after_calls=self._prompt is not None,
         )
 
@@ -136,9 +136,9 @@ class Emulation:
         """
         if stop is not None and stop.reason in ("length", "context_window"):
             return None
-        found = [note for note in reader.diagnostics if note.code in RETRYABLE_CODES]
-        if found:
-            return f"Your call could not be read. {_describe_notes(found)}\n{self._call_instructions()}"
+        notes = [note for note in reader.diagnostics if note.code in RETRYABLE_CODES]
+        if notes:
+            return f"Your call could not be read. {_describe_notes(notes)}\n{self._call_instructions()}"
         if self._requires_call():
             return f"You have to call {self._callable_functions()} now. {self._call_instructions()}"
         return None
@@ -255,7 +255,10 @@ class Emulation:
 
 
 def emulate(request: Request, form: Format | str | EmulationSettings, *, constrain: bool = False) -> Emulation:
-    """Emulate tool calls in text for `request`; set `constrain` if the server can enforce JSON Schema."""
+    """Emulate tool calls in text for `request`; set `constrain` if the server can enforce JSON Schema.
+
+    Raise ConfigError if `request` is not decoded, the required tool is not offered, or the settings are invalid.
+    """
     if not isinstance(request, Request):
         raise ConfigError(
             f"expected a Request, got {type(request).__name__}",
@@ -268,7 +271,10 @@ def emulate(request: Request, form: Format | str | EmulationSettings, *, constra
 
 
 def _callable_tools(request: Request, losses: Losses) -> tuple[Tool, ...]:
-    """Return the tools that may be called, as functions, without built-in tools, which only a provider can run."""
+    """Return the tools that may be called, as functions; each tool that is left out is added to `losses`.
+
+    These are deferred tools, and built-in tools, which only their provider can run.
+    """
     choice = request.choice
     names = choice.names if choice is not None and choice.mode in ("tool", "allowed") else None
     offered = []

@@ -76,6 +76,7 @@ class RejectableAnswer:
         return self._reader.should_stop
 
     def feed(self, event: Event) -> list[Event]:
+        """Return the events for `event` that can be emitted now; collect text, usage and stop reason for a retry."""
         if self._is_final:
             return self._reader.feed(event)
         if isinstance(event, TextDelta):
@@ -95,7 +96,11 @@ class RejectableAnswer:
         return self._reader.close() if self._is_final else self._hold(self._reader.close())
 
     def _hold(self, events: Iterable[Event]) -> list[Event]:
-        """Return the events that can be emitted now."""
+        """Return the events that can be emitted now.
+
+        From the first call or problem on, events are held until a call is complete, the stream fails or the answer
+        ends.
+        """
         emitted: list[Event] = []
         for event in events:
             if isinstance(event, ResponseEnd) and not self._is_final:
@@ -111,7 +116,7 @@ class RejectableAnswer:
         return emitted
 
     def _decide(self, end: ResponseEnd) -> list[Event]:
-        """Reject the answer at its end, or accept it with the events that were held."""
+        """Accept the answer at its end and return the held events, or set `rejected` and return ends of open items."""
         self._is_final = True
         problem = self._emulation.problem_without_call(self._reader, self._stop)
         if problem is None:
@@ -148,7 +153,7 @@ class AnswerContinuation:
         self._spent_usage = usage
 
     def feed(self, events: Iterable[Event]) -> Iterator[Event]:
-        """Yield the events for the client."""
+        """Yield the events for the client: no second start, keys after the rejected answer's, and the usage of both."""
         for event in events:
             key = getattr(event, "key", None)
             if isinstance(event, UsageUpdate):

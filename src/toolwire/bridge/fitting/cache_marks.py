@@ -51,9 +51,9 @@ def has_body_mark(extra: Extra, wire: str) -> bool:
 
 
 def fit_mark(marked: _Marked, element: str, wire: Wire, path: str, losses: Losses) -> str | None:
-    """Return the target's time to live: the shortest sufficient one, or None if it supports no mark there.
+    """Return the target's time to live: the shortest sufficient, or the longest if none is; None if no mark is allowed.
 
-    A mark that the target's own wire has written in another form (`:cache`) is kept.
+    A mark that the target's own wire has written in another form (`:cache`) is kept. Changes are added to `losses`.
     """
     ttl, can = marked.cache, wire.capabilities
     if ttl is None or ":cache" in marked.extra.get(f"{wire.name}~", {}):
@@ -93,6 +93,7 @@ def limit_marks(
 
 
 def _drop_first_marks(turns: list[DraftMessage], surplus: int, detail: str, losses: Losses) -> None:
+    """Remove the first `surplus` marks of the messages in place, each with a loss."""
     for number, turn in enumerate(turns):
         marked = _marked_parts(turn)
         if surplus and marked:
@@ -175,7 +176,7 @@ def mark_stable_prefix(request: Request, wire: Wire, model: ModelCapabilities = 
 
 
 def place_marks(request: Request, wire: Wire, remember: RememberMarked | None = None) -> Request:
-    """Return a request without marks with those of this module; the same object if it gets none.
+    """Return a request without marks with the marks of this module; the same object if it gets none.
 
     The cost depends on the last turns, not on the length of the conversation. `remember` returns the marked system
     message of an earlier request, so that the text of the messages after it can be reused.
@@ -184,6 +185,7 @@ def place_marks(request: Request, wire: Wire, remember: RememberMarked | None = 
     if not can or max_marks is None or not (request.tools or any(map(_is_assistant, messages))):
         return request
     first = _first_cacheable(request, wire.limits.cache_minimum)
+    # first < 0: the tools alone are long enough to be cached
     tools = _mark_tools(request.tools) if first < 0 and "tool" in can else request.tools
     turns = [position for index in _last_turns(messages) if (position := _last_markable(messages, index, can))]
     positions = [position for position in turns if position[0] >= first]
@@ -233,7 +235,10 @@ def _count_system(messages: Sequence[Message]) -> int:
 
 
 def _first_cacheable(request: Request, minimum: int) -> int:
-    """Return the index of the first message that ends a prefix of `minimum` tokens; -1 if the tools are enough."""
+    """Return the index of the first message that ends a prefix of `minimum` tokens, or -1 if the tools are enough.
+
+    If the whole request is shorter, return the number of messages.
+    """
     missing = minimum * BYTES_PER_TOKEN
     tools = [tool for tool in request.tools if not tool.deferred]  # a deferred one is not at the prompt's beginning
     # the descriptions of most agents are enough, and no schema has to be written to find its size

@@ -37,16 +37,16 @@ _DEFAULTS: dict[str, object] = {
 
 
 def limit_output(params: Params, limits: Limits, losses: Losses) -> Params:
-    """Lower `max_tokens` to the most tokens that the model writes: a larger number is rejected.
+    """Lower `max_tokens` to the most tokens that the model writes, with a loss: a larger number is rejected.
 
-    A wire that requires the number has a default, which may be too large for an old model.
+    A wire that requires the number has a default, which may be too large for an old model; then it is set.
     """
     most = limits.max_output
     if most is None:
         return params
     asked = params.max_tokens
     if asked is None:
-        if (limits.max_tokens or 0) <= most:
+        if (limits.max_tokens or 0) <= most:  # the wire's default
             return params
         detail = f"the target requires it and the request has none; set to {most}"
         losses.add("", "max_tokens", "rewritten", detail, "info")
@@ -61,8 +61,9 @@ def limit_output(params: Params, limits: Limits, losses: Losses) -> Params:
 def fit_params(
     params: Params, reasoning: ReasoningConfig | None, wire: Wire, model: ModelCapabilities, losses: Losses
 ) -> Params:
-    """Drop or change the parameters that the target would reject. `reasoning` is already fitted."""
+    """Drop or change the parameters that the target would reject, with losses. `reasoning` is already fitted."""
     params = _drop_refused(params, _refused_params(reasoning, wire, model), losses)
+    # of parameters that exclude each other, the first is kept
     for name in (model.exclusive_params or ())[1:]:
         first = (model.exclusive_params or ())[0]
         if getattr(params, first) is not None and getattr(params, name) is not None:
@@ -95,7 +96,7 @@ def _thinks(reasoning: ReasoningConfig | None, wire: Wire, model: ModelCapabilit
 
 
 def _drop_refused(params: Params, refused: dict[str, str], losses: Losses) -> Params:
-    """Drop the parameters in `refused`."""
+    """Drop the parameters in `refused`, each with its reason as a loss."""
     dropped: dict[str, None] = {}
     for name, detail in refused.items():
         value = getattr(params, name)
@@ -108,7 +109,10 @@ def _drop_refused(params: Params, refused: dict[str, str], losses: Losses) -> Pa
 
 
 def _fit_limits(params: Params, limits: Limits, losses: Losses) -> Params:
-    """Drop a user field that the target would reject, cut surplus stop sequences, move numbers into their ranges."""
+    """Drop a user field that the target would reject, cut surplus stop sequences, move numbers into their ranges.
+
+    Every change is added to `losses`.
+    """
     if params.user is not None and params.user.startswith("{"):
         # A JSON document (device, account, session) is only for the provider that it was made for.
         detail = "it contains more than an id and was made for another provider"
@@ -146,6 +150,7 @@ def _fit_ranges(params: Params, limits: Limits, losses: Losses) -> Params:
         value = getattr(params, name)
         if value is None or least <= value <= most:
             continue
+        # it has no upper bound, so it is too small: 0 or less
         if name == "top_k":
             losses.add(join("params", name), name, "dropped", f"the target requires at least {least}, got {value}")
             changes[name] = None
@@ -178,7 +183,7 @@ def drop_rejected_fields(
 ) -> Request:
     """Return the request without the `rejected` fields: pairs of a key of `extra` and a field, `a/b` if it is nested.
 
-    No part and no tool is removed, so all paths stay valid. `outline` is that of the messages.
+    No part and no tool is removed, so all paths stay valid. `outline` describes the messages.
     """
     if not _has_rejected_fields(request, _names_by_group(rejected), outline):
         return request
@@ -243,7 +248,10 @@ class _FieldDropper:
         return self.drop(tool, path, tool.name if tool.kind == "builtin" else None)
 
     def drop(self, value: _Extensible, path: str, enclosing: str | None = None) -> _Extensible:
-        """Return a value without the rejected fields of its `extra`, or the value itself."""
+        """Return a value without the rejected fields of its `extra`, or the same object.
+
+        `enclosing` is a field that `path` includes already.
+        """
         groups = self._steps.keys() & value.extra.keys()
         if not groups:
             return value
@@ -307,11 +315,11 @@ def fit_extra(extra: Extra, wire: Wire, losses: Losses, vendor_marks: frozenset[
             continue
         fields = extra[source]
         marks = wire.capabilities.cache | vendor_marks - {"request"}
-        found = {name: fields[name] for name in fields if shared.get(name) in marks}
-        if found:
-            rest = {name: value for name, value in fields.items() if name not in found}
-            extra = {**extra, source: rest}
-            moved = {**moved, **found}
+        shared_fields = {name: fields[name] for name in fields if shared.get(name) in marks}
+        if shared_fields:
+            other_fields = {name: value for name, value in fields.items() if name not in shared_fields}
+            extra = {**extra, source: other_fields}
+            moved = {**moved, **shared_fields}
     report_extra(extra, "", wire.name, losses)
     return {**extra, wire.name: {**moved, **extra.get(wire.name, {})}} if moved else extra
 
@@ -327,6 +335,7 @@ def report_extra(
     if wire in extra:
         return
     for name, fields in extra.items():
+        # `~` marks the source's own spelling, `?` values of a wrong type, `:` a default of the source
         if name.endswith("~"):
             continue
         source, _, scope = name.removesuffix("?").partition("/")

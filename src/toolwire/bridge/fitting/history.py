@@ -31,7 +31,11 @@ _SYSTEM = ("system", "developer")
 
 
 def ensure_user_message(turns: list[DraftMessage], request: Request, wire: Wire, losses: Losses) -> list[DraftMessage]:
-    """Ensure a message to answer, for a conversation that is empty or has only system messages."""
+    """Return turns that end with a user message, for a conversation that is empty or has only system messages.
+
+    The last system message becomes a user message, unless the target answers system messages. Raise EncodeError if
+    there is no message at all, unless the target's own fields may refer to a stored conversation.
+    """
     if wire.capabilities.system_only and turns:
         return turns
     if not turns:
@@ -86,22 +90,22 @@ def _is_text(turn: DraftMessage) -> bool:
 
 
 def _hoist(turns: list[DraftMessage], losses: Losses) -> list[DraftMessage]:
-    """Move all system messages to the start."""
-    head: list[DraftMessage] = []
-    rest: list[DraftMessage] = []
+    """Move all system messages to the start, with a loss for each that moves."""
+    system_turns: list[DraftMessage] = []
+    others: list[DraftMessage] = []
     for turn in turns:
         if turn.message.role not in _SYSTEM:
-            rest.append(turn)
+            others.append(turn)
             continue
-        if rest:
+        if others:
             where = join("messages", message_index(turn.locations[0]))
             losses.add(where, "system message", "moved", "the target allows system messages only at the start")
-        head.append(turn)
-    return head + rest
+        system_turns.append(turn)
+    return system_turns + others
 
 
 def _move_after_user(turns: list[DraftMessage], losses: Losses) -> list[DraftMessage]:
-    """Move system messages to the end of a run of user messages, where one position holds one message.
+    """Move system messages to the end of a run of user messages, with losses; one position holds one message.
 
     A message between two user messages, or after an assistant message, waits for the end of the next run. Without one,
     it goes to the end of the last run; in a conversation without user messages, to the start.
@@ -147,7 +151,7 @@ def _place_rest(fitted: list[DraftMessage], waiting: list[DraftMessage], moved: 
 
 
 def _insert(fitted: list[DraftMessage], index: int, waiting: list[DraftMessage]) -> None:
-    """Insert system messages as one message, together with one that is already there."""
+    """Insert system messages at `index` of `fitted`, in place, merged with those already there into one message."""
     if not waiting:
         return
     stop = index
@@ -215,7 +219,7 @@ def _end_with_user(turns: list[DraftMessage], losses: Losses) -> list[DraftMessa
 
 
 def _strip_last_text(turns: list[DraftMessage], losses: Losses) -> list[DraftMessage]:
-    """Remove trailing whitespace from the assistant text that the model is to continue."""
+    """Remove trailing whitespace from the assistant text that the model is to continue, with a loss."""
     last = turns[-1]
     part = last.parts[-1]
     if last.message.role != "assistant" or not isinstance(part, Text) or part.text == part.text.rstrip():
@@ -240,11 +244,13 @@ def fit_history(
 ) -> tuple[list[DraftMessage], int]:
     """Return the conversation in a form that the target accepts, and the number of its cache marks.
 
-    `plan` and `tools` are the search and the tools on the target. `reuse` has the form of the first messages, and
-    stores it for the next request. `outline` is that of the messages.
+    `lifts` are the tools whose arguments change shape. `plan` and `tools` are the search and the tools on the target.
+    `reuse` has the form of the first messages, and stores it for the next request. `outline` describes the messages.
+    Raise EncodeError if the target cannot continue the last message, or there is none to answer.
     """
     _refuse_prefill(request, wire)
     can = wire.capabilities
+    # the provider stores the beginning, so calls and results cannot be paired here
     is_part = bool(request.extra or outline.may_refer) and continues_stored(request, wire.name, outline)
     if outline.plain is not None and plan is NO_SEARCH and not is_part:
         turns = fit_plain(outline.plain, wire, names, losses, lifts)
@@ -267,9 +273,10 @@ def fit_history(
 def _fit_rest(
     request: Request, can: Capabilities, losses: Losses, new_fitter: Callable[[Losses], TurnFitter], reuse: PrefixReuse
 ) -> tuple[list[DraftMessage], int] | None:
-    """Return the same as without `reuse`, or None where fitting has to look across the boundary.
+    """Fit the messages after the reused prefix and save the longer prefix; return the turns and the number of marks.
 
-    That is the case if results are missing or out of place, and if a system message has to move.
+    Return None where fitting has to look across the boundary: if results are missing or out of place, or a system
+    message has to move. The result is the same as without `reuse`.
     """
     prefix, messages = reuse.prefix, request.messages
     own_losses = Losses() if prefix is None else Losses(prefix.losses)

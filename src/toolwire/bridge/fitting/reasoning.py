@@ -25,7 +25,7 @@ _EFFORT, _BUDGET = join("reasoning", "effort"), join("reasoning", "budget")
 def fit_reasoning(
     request: Request, wire: Wire, model: ModelCapabilities, losses: Losses, *, has_tools: bool
 ) -> ReasoningConfig | None:
-    """Return the reasoning settings in a form that the target and the model accept.
+    """Return the reasoning settings in a form that the target and the model accept; changes are added to `losses`.
 
     `wire` has the efforts and budgets of the model. `has_tools`: tools are declared on the target.
     """
@@ -181,7 +181,7 @@ def _turn_off_for_forced_call(
 def _fit_off(
     reasoning: ReasoningConfig, wire: Wire, model: ModelCapabilities, losses: Losses
 ) -> ReasoningConfig | None:
-    """Turn thinking off, or down as far as the model allows."""
+    """Turn thinking off, or down as far as the model allows; an effort that it refuses is lowered or dropped."""
     can = wire.capabilities
     highest = model.thinking_off_effort
     if highest in _SCALE and reasoning.effort in _SCALE and _SCALE.index(reasoning.effort) > _SCALE.index(highest):
@@ -234,12 +234,12 @@ def _as_effort(reasoning: ReasoningConfig, losses: Losses) -> ReasoningConfig:
 
 
 def _as_budget(reasoning: ReasoningConfig, request: Request, wire: Wire, losses: Losses) -> ReasoningConfig | None:
-    """Convert the effort to a token budget, for models without effort levels."""
+    """Convert the effort to a token budget, for models without effort levels; None if a forced call excludes it."""
     if reasoning.mode == "budget" and reasoning.effort is None:
         return reasoning
     if _drops_forced(request, wire, losses):
         return None
-    if reasoning.effort is None and not wire.limits.min_budget:
+    if reasoning.effort is None and not wire.limits.min_budget:  # the target needs no budget
         return reasoning
     budget = reasoning.budget or _BUDGETS.get(reasoning.effort or "medium", _BUDGETS["medium"])
     losses.add(_EFFORT, "effort", "rewritten", f"this model takes a token budget: {budget}", "info")
@@ -264,7 +264,7 @@ def _drops_forced(request: Request, wire: Wire, losses: Losses) -> bool:
 
 
 def _nearest_effort(reasoning: ReasoningConfig, efforts: tuple[str, ...], losses: Losses) -> ReasoningConfig:
-    """Return the next lower effort that the target supports, or its lowest."""
+    """Return the next lower effort that the target supports, or its lowest; an unknown effort is dropped."""
     effort = reasoning.effort
     known = [level for level in efforts if level in _SCALE]
     if effort not in _SCALE or not known:
@@ -294,6 +294,7 @@ def _fit_bounds(
     budget, max_tokens = reasoning.budget or 0, request.params.max_tokens
     minimum = model.min_budget or wire.limits.min_budget
     fitted = max(budget, minimum) if model.max_budget is None else min(max(budget, minimum), model.max_budget)
+    # a wire with a minimum budget (Anthropic) also requires budget < max_tokens
     must_be_less = bool(wire.limits.min_budget)
     if max_tokens is None and must_be_less and wire.limits.max_output is not None:
         fitted = min(fitted, wire.limits.max_output - _ANSWER)  # the default of max_tokens is added to the budget

@@ -47,19 +47,20 @@ def select_affordable(
 
 
 def _select(costs: tuple[ParameterCounts, ...], limits: ParameterCounts, count: int | None) -> tuple[int, ...]:
+    """Return the indices for `select_affordable`: keep the longest choice for each reachable sum of costs."""
     max_count = len(costs) if count is None else min(count, len(costs))
     if max_count == len(costs) and _sum(costs, 0) <= limits[0] and _sum(costs, 1) <= limits[1]:
         return tuple(range(max_count))
-    kept: dict[ParameterCounts, tuple[int, ...]] = {(0, 0): ()}
+    best_by_sum: dict[ParameterCounts, tuple[int, ...]] = {(0, 0): ()}
     best: tuple[int, ...] = ()
     for number, (optional, unions) in enumerate(costs):
         if len(best) == max_count:
             break
-        for (spent, joined), chosen in list(kept.items()):
+        for (spent, joined), chosen in list(best_by_sum.items()):
             after = spent + optional, joined + unions
-            if after[0] <= limits[0] and after[1] <= limits[1] and len(chosen) >= len(kept.get(after, ())):
-                kept[after] = (*chosen, number)
-                best = max(best, kept[after], key=len)
+            if after[0] <= limits[0] and after[1] <= limits[1] and len(chosen) >= len(best_by_sum.get(after, ())):
+                best_by_sum[after] = (*chosen, number)
+                best = max(best, best_by_sum[after], key=len)
     return best
 
 
@@ -84,7 +85,11 @@ PlacedTool = tuple[Tool, int]
 def fit_schemas(
     tools: list[PlacedTool], wire: Wire, losses: Losses, reserved: ParameterCounts = (0, 0)
 ) -> tuple[list[PlacedTool], dict[str, Lowered]]:
-    """Return the tools with fitted schemas, and, by name, the encoding of arguments that change shape."""
+    """Return the tools with fitted schemas, and, by name, the encoding of arguments that change shape.
+
+    A tool whose schema cannot be expressed is dropped, with a loss. `reserved` is the part of the budget for strict
+    schemas that is already used.
+    """
     default_dialect = DIALECTS[wire.dialect]
     strict = DIALECTS.get(f"{wire.dialect}_strict") if wire.capabilities.strict else None
     relaxed = frozenset[int]() if strict is None else _select_relaxed(tools, strict, reserved, losses)
@@ -106,6 +111,7 @@ def fit_schemas(
 
 
 def _has_schema(tool: Tool, index: int) -> bool:
+    # a negative index is a bare declaration for calls in the history
     return tool.input_schema is not None and tool.kind in ("function", "search") and index >= 0
 
 
@@ -116,7 +122,10 @@ def _refusal_reason(lowered: Lowered | None) -> str:
 def _select_relaxed(
     tools: list[PlacedTool], strict: Dialect, reserved: ParameterCounts, losses: Losses
 ) -> frozenset[int]:
-    """Return the tools that lose strictness: those that do not qualify, and as few others as the budget requires."""
+    """Return the indices of tools that lose strictness, each with a loss.
+
+    These are the tools that do not qualify, and as few others as the budget requires.
+    """
     strict_tools = [(tool, index) for tool, index in tools if tool.strict and tool.kind != "freeform" and index >= 0]
     costs: dict[int, ParameterCounts] = {}
     for tool, index in strict_tools:
@@ -151,7 +160,10 @@ def _try_lower(tool: Tool, dialect: Dialect) -> Lowered | None:
 
 
 def _apply_lowered(tool: Tool, lowered: Lowered, index: int, lifts: dict[str, Lowered], losses: Losses) -> Tool:
-    """Return the tool with its lowered schema; record in `lifts` that its arguments must be converted back."""
+    """Return the tool with its lowered schema and report its losses.
+
+    `lifts` gets the schema if the arguments of calls must be converted back.
+    """
     if lowered.unchanged and not lowered.losses:
         return _move_description(tool, lowered.dialect, index, losses)
     path = f"/tools/{index}/input_schema"
@@ -179,8 +191,8 @@ def _move_description(tool: Tool, dialect: Dialect, index: int, losses: Losses) 
         )
     else:
         losses.add(path, concept, "moved", "moved to the tool, because the server does not read it here", "info")
-    rest = {key: value for key, value in schema.items() if key != "description"}
-    return replace(tool, description=tool.description or description, input_schema=rest)
+    other_keywords = {key: value for key, value in schema.items() if key != "description"}
+    return replace(tool, description=tool.description or description, input_schema=other_keywords)
 
 
 # Fit the required form of the answer to the target: lower its schema, or state it in the instructions.
@@ -211,7 +223,7 @@ FREE_OUTPUT = FittedOutput(None)
 
 
 def fit_output(request: Request, wire: Wire, losses: Losses) -> FittedOutput:
-    """Return the form of the answer that the target accepts."""
+    """Return the form of the answer that the target accepts; a weaker form is stated in the instructions."""
     output, can = request.output, wire.capabilities
     if output is None or output.kind == "text":
         return FittedOutput(output)
@@ -224,9 +236,9 @@ def fit_output(request: Request, wire: Wire, losses: Losses) -> FittedOutput:
         return _state_form(output, json_mode, "the target has no structured outputs", losses)
     lowered, output = _lower_output(output, wire, losses)
     if lowered is None or not lowered.conforms:
-        reason = f"the schema cannot be expressed for the target{_problem(lowered)}"
+        reason = f"the schema cannot be expressed for the target{_refusal_reason(lowered)}"
         return _state_form(output, json_mode, reason, losses)
-    return _fit_output_apply_lowered(output, lowered, wire, losses)
+    return _apply_lowered_output(output, lowered, wire, losses)
 
 
 def _fit_json_mode(output: OutputFormat, request: Request, can: Capabilities, losses: Losses) -> FittedOutput:
@@ -273,28 +285,24 @@ def _instructions(output: OutputFormat) -> str:
 def _lower_output(output: OutputFormat, wire: Wire, losses: Losses) -> tuple[Lowered | None, OutputFormat]:
     """Lower the schema; one that does not qualify for strict mode is sent without it, where the target has both."""
     dialect = output_dialect(wire.dialect, strict=output.strict)
-    lowered = _fit_output_try_lower(output.schema, dialect)
+    lowered = _try_lower_output(output.schema, dialect)
     relaxed = output_dialect(wire.dialect, strict=None)
     if (lowered is not None and lowered.conforms) or relaxed is dialect:
         return lowered, output
-    detail = f"the schema does not qualify{_problem(lowered)}; sent without strict, not enforced"
+    detail = f"the schema does not qualify{_refusal_reason(lowered)}; sent without strict, not enforced"
     losses.add(join("output", "strict"), "strict", "dropped", detail)
-    return _fit_output_try_lower(output.schema, relaxed), replace(output, strict=None)
+    return _try_lower_output(output.schema, relaxed), replace(output, strict=None)
 
 
-def _fit_output_try_lower(schema: JSON, dialect: Dialect) -> Lowered | None:
+def _try_lower_output(schema: JSON, dialect: Dialect) -> Lowered | None:
     try:
         return lower(schema, dialect)
     except (EncodeError, RecursionError):
         return None
 
 
-def _problem(lowered: Lowered | None) -> str:
-    return f" ({lowered.problem})" if lowered is not None and lowered.problem is not None else ""
-
-
-def _fit_output_apply_lowered(output: OutputFormat, lowered: Lowered, wire: Wire, losses: Losses) -> FittedOutput:
-    """Return the form with the lowered schema and a legal name."""
+def _apply_lowered_output(output: OutputFormat, lowered: Lowered, wire: Wire, losses: Losses) -> FittedOutput:
+    """Return the form with the lowered schema, a legal name and its costs; changes are added to `losses`."""
     for loss in lowered.losses:
         losses.add(_SCHEMA + loss.path, loss.concept, loss.action, loss.detail, loss.severity)
     limited = lowered.dialect.optional_parameters is not None
@@ -318,7 +326,7 @@ def _place_description(output: OutputFormat, can: Capabilities, losses: Losses) 
 
 
 def _with_legal_name(output: OutputFormat, wire: Wire, losses: Losses) -> OutputFormat:
-    """Return the form with a name that the target accepts; the rule is that for the names of tools."""
+    """Return the form with a name that the target accepts, by the rule for tool names."""
     if output.name is None:
         return output
     limits = replace(wire.limits, name_length=min(wire.limits.name_length, _NAME_LENGTH))

@@ -33,7 +33,7 @@ from ..conversation.outline import HistoryOutline
 
 
 def hosted_method(tool: Tool) -> str | None:
-    """Return the method of a provider's search tool, empty if it names none; None for any other tool."""
+    """Return the method of a provider's search tool ("" if it names none), or None for any other tool."""
     if tool.kind != "builtin":
         return None
     for wire, declaration in tool.extra.items():
@@ -83,9 +83,9 @@ class HostedSearchConverter:
         self._count = 0
 
     def convert(self, part: Opaque, path: str, losses: Losses) -> Opaque | None:
-        """Return the part on the target, and None for a result without a call.
+        """Return the part on the target, or None for a result without a call.
 
-        A part that is no search, or that is the target's own, is returned unchanged.
+        A part that is no search, or that is the target's own, is returned unchanged. Changes are added to `losses`.
         """
         if self._target is None or part.wire == self._wire:
             return part
@@ -151,7 +151,7 @@ def plan_search(
 ) -> SearchPlan:
     """Plan the search of a request. `runs_search`: the caller runs `search_tools` in place of a provider's search.
 
-    `outline` is that of the messages; with it, most histories need no pass over them.
+    `outline` describes the messages; with it, most histories need no pass over them.
     """
     can, choice = wire.capabilities, request.choice
     if choice is not None and choice.mode == "allowed" and "allowed" not in can.choices:  # only these are declared
@@ -159,13 +159,14 @@ def plan_search(
     tools, found = request.tools, _found_names(request, outline)
     if any(hosted_method(tool) is not None for tool in tools):
         if can.deferred and isinstance(wire, WireCodec) and wire.search is not None:
-            return SearchPlan(None, "function", True, "native", found)
-        return SearchPlan(SEARCH_TOOLS, "function", False, "append", found) if runs_search else NO_SEARCH
+            return SearchPlan(is_hosted=True, loading="native", found=found)
+        return SearchPlan(SEARCH_TOOLS, loading="append", found=found) if runs_search else NO_SEARCH
     search = _find_search(request, outline)
     if search is None:
         is_native = can.deferred and _loads_without_search(request, wire, outline)
         return SearchPlan(loading="native", found=found) if is_native else NO_SEARCH
-    return SearchPlan(search.name, "search" if can.search_calls else "function", False, _loading(can), found)
+    kind: CallKind = "search" if can.search_calls else "function"
+    return SearchPlan(search.name, kind, loading=_loading(can), found=found)
 
 
 def _loads_without_search(request: Request, wire: Wire, outline: HistoryOutline | None) -> bool:
@@ -275,7 +276,7 @@ def fit_search_tool(tool: Tool, index: int, wire: Wire, plan: SearchPlan, losses
 
 
 def _fit_hosted(method: str, path: str, wire: Wire, plan: SearchPlan, losses: Losses) -> Tool | None:
-    """Replace the search of another provider by that of the target, by `search_tools`, or by nothing."""
+    """Replace another provider's search with the target's own, with `search_tools`, or with None; add a loss."""
     if plan.is_hosted:
         assert isinstance(wire, WireCodec)
         assert wire.search is not None
@@ -293,7 +294,10 @@ def _fit_hosted(method: str, path: str, wire: Wire, plan: SearchPlan, losses: Lo
 def load_deferred(
     tools: Sequence[tuple[Tool, int]], request: Request, plan: SearchPlan, losses: Losses
 ) -> list[tuple[Tool, int]]:
-    """Return the tools that the target gets now, with deferred tools as the plan loads them."""
+    """Return the tools that the target gets now, with deferred tools as the plan loads them.
+
+    Found tools come last, in the order of their discovery; a tool that waits for a search is left out.
+    """
     if plan.loading == "native" or not any(tool.deferred for tool, _ in tools):
         return list(tools)
     if plan.loading == "at once":
@@ -376,7 +380,7 @@ class HistorySearch:
         return is_search or call.namespace == call.name
 
     def fit_call(self, call: ToolCall, can: Capabilities, path: str, losses: Losses) -> ToolCall:
-        """Return a call with the kind that its search has on the target, and without a namespace that is its name."""
+        """Return a call of a search in the kind of the target; a namespace that only repeats its name is dropped."""
         if call.namespace is not None and call.namespace == call.name:
             if (call.namespace, call.name) not in self._declared and (None, call.name) in self._declared:
                 losses.add(f"{path}/namespace", "namespace", "dropped", "the tool is in no namespace", "info")
@@ -408,7 +412,10 @@ class HistorySearch:
         return call.namespace
 
     def fit_result(self, result: ToolResult, kind: CallKind, wire: Wire, path: str, losses: Losses) -> ToolResult:
-        """Return a result whose references the target can resolve, or whose text names the found tools."""
+        """Return a result whose references the target can resolve, or whose text names the found tools.
+
+        `kind` is the kind of its call on the target.
+        """
         can = wire.capabilities
         if kind == "search":
             return replace(result, kind="search", found=self._fit_names(result, path, losses), structured=None)

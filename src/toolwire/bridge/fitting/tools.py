@@ -92,7 +92,10 @@ def _named_indices(tools: list[tuple[Tool, int]], request: Request) -> set[int]:
 def _chosen_indices(
     tools: list[tuple[Tool, int]], kept: set[int], max_tools: int, request: Request, choose: ToolChooser
 ) -> set[int]:
-    """Return the indices of the tools that the chooser selects among the tools that are not named."""
+    """Return the indices of the tools that the chooser selects among the tools that are not named.
+
+    Raise ConfigError if it returns anything but some of them, too many, or none although none is named.
+    """
     indices = {
         (original.namespace, original.name): index
         for original, index in ((request.tools[index], index) for _, index in tools if index not in kept)
@@ -100,18 +103,18 @@ def _chosen_indices(
     candidates, count = [request.tools[index] for index in indices.values()], max_tools - len(kept)
     chosen: object = choose(request, candidates, count)  # of a caller: checked below
     name = getattr(choose, "__qualname__", None) or type(choose).__qualname__
-    found: set[int] = set()
+    chosen_indices: set[int] = set()
     for tool in chosen if isinstance(chosen, Iterable) else (chosen,):
         if not isinstance(tool, Tool):
             raise _chooser_error(name, f"must return tools, got {type(tool).__name__}")
         if (tool.namespace, tool.name) not in indices:
             raise _chooser_error(name, f"returned {tool.name!r}, which is not one of the tools to choose from")
-        found.add(indices[tool.namespace, tool.name])
-    if len(found) > count:
-        raise _chooser_error(name, f"returned {len(found)} tools, but only {count} may be chosen")
-    if not found and not kept:
+        chosen_indices.add(indices[tool.namespace, tool.name])
+    if len(chosen_indices) > count:
+        raise _chooser_error(name, f"returned {len(chosen_indices)} tools, but only {count} may be chosen")
+    if not chosen_indices and not kept:
         raise _chooser_error(name, f"returned none of {len(candidates)} tools")
-    return found
+    return chosen_indices
 
 
 def _chooser_error(name: str, problem: str) -> ConfigError:
@@ -135,16 +138,17 @@ def fit_tools(
     """Return the fitted tools with their indices in the request, and the tools whose arguments change shape.
 
     `reserved` is the part of the budget of strict schemas that the schema of the answer uses. `choose` selects tools if
-    the target accepts fewer than the request has. `plan` decides about search tools and deferred tools.
+    the target accepts fewer than the request has. `plan` decides about search tools and deferred tools. `names` get the
+    names of the tools. Raise EncodeError for two equal names and as in `limit_tools`.
     """
     content = _functions_content(request, wire, plan) if isinstance(wire, WireCodec) and not names else None
     if content is None:
         return _fit_any(request, wire, names, losses, reserved, choose, plan)
-    found = _fit_functions(content, wire, reserved, tools=request.tools)  # type: ignore[arg-type]
-    names.add_all(found.names)
-    if found.losses:
-        losses.extend(found.losses)
-    return list(found.tools), found.lifts
+    fitted = _fit_functions(content, wire, reserved, tools=request.tools)  # type: ignore[arg-type]
+    names.add_all(fitted.names)
+    if fitted.losses:
+        losses.extend(fitted.losses)
+    return list(fitted.tools), fitted.lifts
 
 
 _FUNCTION = frozenset({"function"})
@@ -166,7 +170,7 @@ class _FittedFunctions(NamedTuple):
 
 
 def _functions_content(request: Request, wire: WireCodec, plan: SearchPlan) -> bytes | None:
-    """Return the declarations as bytes if they alone decide about the tools on the target; None otherwise.
+    """Return the declarations as bytes if they alone decide about the tools on the target, or None.
 
     Search tools, deferred tools, a restricted choice and too many tools depend on the rest of the request.
     """
@@ -204,7 +208,10 @@ def _fit_any(
     choose: ToolChooser | None,
     plan: SearchPlan,
 ) -> tuple[list[tuple[Tool, int]], dict[str, Lowered]]:
-    """Fit tools of all kinds."""
+    """Fit tools of all kinds, as in `fit_tools`; tools that the target cannot run are dropped with losses.
+
+    Raise EncodeError for two equal names, and as in `limit_tools`.
+    """
     can = wire.capabilities
     fitted: list[tuple[Tool, int]] = []
     seen: dict[tuple[str | None, str], int] = {}
@@ -290,7 +297,7 @@ def _describe_examples(tool: Tool, path: str, losses: Losses) -> Tool:
 
 
 def _keep_allowed(request: Request, can: Capabilities, losses: Losses) -> list[tuple[Tool, int]]:
-    """Declare only the allowed tools if the target cannot restrict a choice."""
+    """Return the tools with their indices; drop tools that are not allowed if the target cannot restrict a choice."""
     tools = [(tool, index) for index, tool in enumerate(request.tools)]
     choice = request.choice
     if choice is None or choice.mode != "allowed" or "allowed" in can.choices:
@@ -318,13 +325,14 @@ def _declare_history(request: Request, names: NameMap, losses: Losses) -> list[t
 
 
 def fit_choice(request: Request, tools: list[tuple[Tool, int]], can: Capabilities, losses: Losses) -> ToolChoice | None:
-    """Fit the choice to the target's `tools`, each with its index in the request.
+    """Fit the choice to the target's `tools`, each with its index in the request; changes are added to `losses`.
 
-    The index is -1 for a tool that only explains the history.
+    The index is -1 for a tool that only explains the history. Raise EncodeError for a forced call with a thinking
+    budget, where the target refuses both.
     """
     choice = request.choice
     if all(index < 0 for _, index in tools):
-        fitted = ToolChoice("none") if tools else None
+        fitted = ToolChoice("none") if tools else None  # the tools only explain the history
         if choice is not None and choice.mode not in ("auto", fitted and fitted.mode):
             severity: Severity = "info" if choice.mode == "none" else "warning"
             losses.add(join("choice"), "tool choice", "dropped", "no tools are declared", severity)
@@ -371,7 +379,10 @@ def _validate_strict(
 def _restrict_to_declared(
     request: Request, choice: ToolChoice, tools: list[tuple[Tool, int]], losses: Losses
 ) -> ToolChoice:
-    """Restrict the choice to declared tools, under their names on the target."""
+    """Restrict the choice to declared tools, under their names on the target; report names that are not declared.
+
+    If none is left, `allowed` becomes `none` and any other choice `auto`.
+    """
     declared = {request.tools[index].name: tool.name for tool, index in tools}
     kept = [name for name in choice.names if name in declared]
     for name in choice.names:

@@ -100,7 +100,10 @@ class TurnFitter:
         return self._fit_turns(turns, is_last=True)
 
     def fit_next(self, messages: tuple[Message, ...], start: int, *, is_last: bool) -> list[DraftMessage] | None:
-        """Fit and merge the next messages; None if results are missing or out of place. `is_last`: they end it."""
+        """Fit and merge the next messages; return None if results are missing or out of place.
+
+        `start` is the index of the first of them; `is_last`: they end the conversation.
+        """
         plain = None if self._search.is_planned else read_plain(messages, start)
         if plain is not None and self._ids.used.isdisjoint([call.id for call in plain.calls]):
             fitted = fit_plain(plain, self._wire, self._names, self._losses, self._lifts)
@@ -135,7 +138,10 @@ class TurnFitter:
         self.marks = prefix.marks
 
     def _fit(self, turn: DraftMessage, turns: list[DraftMessage]) -> None:
-        """Append the fitted form of `turn`, if anything remains of it."""
+        """Append the fitted form of `turn` to `turns`, if anything remains of it.
+
+        The last message is never dropped if it is only text: it becomes a placeholder.
+        """
         message = turn.message
         self._role = message.role
         if message.extra or message.role == "developer":
@@ -202,7 +208,10 @@ class TurnFitter:
             self._losses.add(path, "developer message", "rewritten", detail, "info")
 
     def _fit_text(self, part: Text, location: PartLocation) -> Text | None:
-        """Drop text that targets refuse, and the artefacts and cache marks that the target cannot use."""
+        """Return text that the target accepts, or None for empty text and, where it is refused, whitespace.
+
+        Artefacts and cache marks that the target cannot use are removed, with losses.
+        """
         if not part.text and not part.artefacts:
             detail = "it is empty, and targets refuse empty text"
             self._losses.add(location_pointer(location), "empty text", "dropped", detail, "info")
@@ -233,8 +242,8 @@ class TurnFitter:
         """Keep reasoning only if this provider and model produced it; report any other as dropped."""
         path = location_pointer(location)
         own = own_artefacts(part.artefacts, self._wire.provider, self._model, self._history_model, path, Losses())
-        native = self._wire.name in part.extra or f"{self._wire.name}~" in part.extra
-        if not own and not (native and not part.artefacts):
+        is_own_form = self._wire.name in part.extra or f"{self._wire.name}~" in part.extra
+        if not own and not (is_own_form and not part.artefacts):
             detail = "reasoning is sent back only to the provider and model that produced it"
             self._losses.add(path, "reasoning", "dropped", detail)
             return None
@@ -245,7 +254,7 @@ class TurnFitter:
         """Fit id, name, kind and arguments of a call, and record it in `_pending_calls` for its result."""
         can = self._can
         if call.raw == "":
-            call = call.with_explicit_arguments()
+            call = call.with_explicit_arguments()  # some servers send "" for no arguments
         is_ordinary = call.kind == "function" and call.namespace is None and not self._search.is_planned
         if not is_ordinary and self._search.concerns(call):
             call = self._search.fit_call(call, can, location_pointer(location), self._losses)
@@ -293,7 +302,7 @@ class TurnFitter:
         return replace(call, cache=cache, artefacts=self._own_artefacts(call.artefacts, path))
 
     def _fit_result(self, result: ToolResult, location: PartLocation) -> ToolResult:
-        """Fit a result, under the id and the name of its fitted call."""
+        """Fit a result, under the id, name and kind of its fitted call, which is then no longer pending."""
         can = self._can
         if result.extra:
             report_extra(result.extra, location_pointer(location), self._wire.name, self._losses)
@@ -371,7 +380,7 @@ class TurnFitter:
         return Text(f"[{part.kind}: see the next user message]")
 
     def _fit_message_media(self, part: Media, location: PartLocation) -> Media | Text | None:
-        """Fit media in a message; media of the model or the system may have to move to the next user message."""
+        """Fit media in a message; where the target refuses them, move them to the next user message, return None."""
         media = self._fit_media(part, location)
         if self._role == "user" or isinstance(media, Text):
             return media
@@ -383,7 +392,10 @@ class TurnFitter:
         return None
 
     def _fit_media(self, part: Media, location: PartLocation) -> Media | Text:
-        """Return media that the target accepts, or else a text, so that the model knows that something is missing."""
+        """Return media that the target accepts, or else a text, so that the model knows that something is missing.
+
+        A wrong kind and a missing media type are corrected.
+        """
         path = location_pointer(location)
         if part.owner is not None and part.owner != self._wire.provider and part.data is None and part.url is None:
             detail = f"it is stored by {part.owner} as {part.file_id!r}; other providers cannot read it"

@@ -53,7 +53,7 @@ class PropertyLifter:
         return len(self._names)
 
     def feed(self, text: str) -> str:
-        """Return the converted text that is certain now."""
+        """Return the converted text that is certain now; set `failed` at text that cannot be converted."""
         if self.failed:
             return ""
         out: list[str] = []
@@ -98,6 +98,7 @@ class PropertyLifter:
             self.failed = True
             return ""
         field = self._field_codec(name)
+        # `null` means absence, so only the start of a string, object or array is certain
         if field.codec is not None or field.absent is not None or piece[:1] not in ('"', "{", "["):
             self._waiting = name_as_json
             return ""
@@ -122,7 +123,10 @@ class ArgumentLifter:
         return (CallDelta.of(self._key, text),) if text else ()
 
     def end(self, event: CallEnd) -> tuple[Event, ...]:
-        """End the call: emit the closing brace, or all arguments if none was emitted before."""
+        """End the call: emit the closing brace, or all arguments if none was emitted before.
+
+        The call is `invalid` if the emitted text cannot be completed.
+        """
         if event.arguments is None:
             return (event,)
         arguments = self._lowered.lift(event.arguments)
@@ -160,15 +164,18 @@ class FreeformUnwrapper:
         return self._feed(event.text)
 
     def end(self, event: CallEnd) -> tuple[Event, ...]:
-        """End the call; it is `invalid` if the argument is missing."""
+        """End the call and emit the input that was held back; it is `invalid` if the argument is missing or differs.
+
+        A truncated call stays truncated.
+        """
         emitted = unescape(b"".join(self._emitted))
         full_input = None if event.arguments is None else event.arguments.get(WRAPPED_INPUT)
         if not isinstance(full_input, str) or not full_input.startswith(emitted):
             state = "truncated" if event.state == "truncated" else "invalid"
             return (replace(event, arguments=None, raw=emitted, state=state),)
         end = replace(event, arguments=None, raw=full_input)
-        rest = full_input[len(emitted) :]
-        return (CallDelta.of(self._key, rest), end) if rest else (end,)
+        missing_input = full_input[len(emitted) :]
+        return (CallDelta.of(self._key, missing_input), end) if missing_input else (end,)
 
     def _feed_opening(self, text: str) -> tuple[Event, ...]:
         """Hold the text back until the opening `{"input": "` is complete; give up if it is too long."""
@@ -183,7 +190,7 @@ class FreeformUnwrapper:
         return ()
 
     def _feed_inside(self, text: str) -> tuple[Event, ...]:
-        """Pass on the string's content, and hold back an incomplete escape sequence."""
+        """Pass on the string's content, and hold back an incomplete escape sequence; stop at the closing quote."""
         text = self._pending + text
         end = _INSIDE.match(text).end()  # type: ignore[union-attr]  # the pattern matches everywhere
         self._pending = text[end:]
@@ -233,6 +240,7 @@ class NullGuard:
         self.is_open = False  # the text is not `null`; later deltas need no guard
 
     def feed(self, event: CallDelta) -> tuple[Event, ...]:
+        """Return no event while the text may become `null`; else the held text and `event` as one delta."""
         if not self._held and event.escaped[:1] == b"{":
             self.is_open = True
             return (event,)

@@ -43,6 +43,7 @@ class AnswerLifter:
         return (event,) if text is None else text[0].feed(event)
 
     def end(self, event: TextEnd) -> tuple[Event, ...]:
+        """End a text: return its last events, and report a text that is not of the requested form."""
         text = self._open_texts.pop(event.key, None)
         if text is None:
             return (event,)
@@ -118,7 +119,7 @@ class _WholeLifter:
         return "".join(pieces) if self.failed else ""
 
     def end(self, pieces: list[str]) -> str:
-        """Return the converted value; the text itself if conversion changes nothing or is impossible."""
+        """Return the converted value, or the text itself if conversion changes nothing or is impossible (`failed`)."""
         text = "".join(pieces)
         try:
             value = parse(text)
@@ -142,7 +143,7 @@ class _WrapperLifter:
         self._complete = False  # the value is complete: no other property may follow
 
     def feed(self, pieces: list[str]) -> str:
-        """Return the part of the value in the last piece."""
+        """Return the part of the value in the last piece; if conversion fails, the text that was not sent."""
         out: list[str] = []
         try:
             for name, raw in self._scanner.feed(pieces[-1]):

@@ -59,6 +59,7 @@ class LogprobConverter:
         self._tokens: dict[int, list[Object]] = {}  # by choice
 
     def take(self, response: Response) -> Response:
+        """Return a whole answer without log probabilities of another wire; keep their tokens for `put`."""
         if self._target is None:
             return response
         parts = tuple([self._take_text(part) for part in response.parts])
@@ -73,6 +74,10 @@ class LogprobConverter:
         return replace(response, parts=parts, stop=stop, alternatives=others, extra=extra)
 
     def put(self, response: Response) -> Response:
+        """Return a whole answer with the tokens that `take` kept, in the target's position.
+
+        Report a loss if the position is a text and there is none.
+        """
         target, tokens = self._target, self._tokens
         if target is None or not tokens:
             return response
@@ -93,6 +98,7 @@ class LogprobConverter:
         return replace(response, stop=self._put_stop(0, response.stop, target), alternatives=tuple(others))
 
     def take_event(self, event: Event) -> Event:
+        """Like `take`, for an event of a stream: only the ends of texts and of the answer have log probabilities."""
         if self._target is None:
             return event
         if type(event) is TextEnd:
@@ -103,6 +109,7 @@ class LogprobConverter:
         return event
 
     def put_event(self, event: Event) -> Event:
+        """Like `put`, for the end of the answer; any other event is unchanged."""
         target = self._target
         if target is None or not self._tokens or type(event) is not ResponseEnd:
             return event
@@ -125,7 +132,10 @@ class LogprobConverter:
         return replace(stop, extra=self._take(choice, stop.extra, "stop", path))
 
     def _take(self, choice: int, extra: Extra, position: str, path: str) -> Extra:
-        """Remove the log probabilities of another wire from an extra, and keep their tokens."""
+        """Return `extra` without another wire's log probabilities at this `position`; keep their tokens for `choice`.
+
+        A part of the tokens that the target has no field for is reported.
+        """
         for scope, fields in extra.items():
             form = None if scope.partition("/")[0] == self._wire else _find_form(scope)
             if form is None or form.position != position or form.field not in fields:
@@ -201,6 +211,7 @@ class AnswerReporter(Struct, eq=False):
         return self._logprobs.put(response)
 
     def _report_whole(self, response: Response) -> None:
+        """Report the fields of a whole answer that the target lacks: in parts, usage, stops and envelope."""
         self._report_parts(0, response.parts)
         for choice, other in enumerate(response.alternatives, 1):
             self._report_parts(choice, other.parts)

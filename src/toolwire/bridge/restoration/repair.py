@@ -57,23 +57,27 @@ class CallRepairer:
         self._steps: dict[int, tuple[RepairStep, ...]] = {}  # by key: the repair of a call's text
 
     def repair_text(self, start: CallStart, end: CallEnd, schema: JSON, wire_name: str = "") -> CallEnd:
-        """Repair text that is not a JSON object, against the schema that was sent; unchanged if that is impossible.
+        """Repair text that is not a JSON object, against the schema that was sent; return `end` if that is impossible.
 
-        `wire_name`: the name by which the model knows the tool, if it is not that of `start`.
+        A failure is added to `repairs`. The steps of a success are kept for `repair_call`, which follows, except for a
+        freeform call. `wire_name`: the name by which the model knows the tool, if it is not the name in `start`.
         """
         if _has_arguments(end.raw):
             return end
-        found = self._repair(start, end.raw or "", schema, wire_name)
-        if found.arguments is None:
-            self.repairs.append(CallRepair(start.id, start.name, found.steps, found.problems))
+        repair = self._repair(start, end.raw or "", schema, wire_name)
+        if repair.arguments is None:
+            self.repairs.append(CallRepair(start.id, start.name, repair.steps, repair.problems))
             return end
-        self._steps[end.key] = found.steps
+        self._steps[end.key] = repair.steps
         if start.kind == "freeform":
-            self.repairs.append(CallRepair(start.id, start.name, found.steps))
-        return replace(end, arguments=found.arguments, raw=None, state="complete")
+            self.repairs.append(CallRepair(start.id, start.name, repair.steps))
+        return replace(end, arguments=repair.arguments, raw=None, state="complete")
 
     def repair_call(self, start: CallStart, end: CallEnd, wire_name: str = "") -> CallEnd | None:
-        """Repair the arguments against the schema of the tool; return None if they are unchanged."""
+        """Repair the arguments against the schema of the tool; return None if they are unchanged.
+
+        The steps of both repairs, or the remaining problems, are added to `repairs`. A truncated call is not repaired.
+        """
         if end.state == "truncated" or (
             end.state == "invalid" and (self._has_failed(start) or _has_arguments(end.raw))
         ):
@@ -81,13 +85,13 @@ class CallRepairer:
         tool = self._tools.get(start.name)
         given: JSON = end.raw if end.arguments is None else end.arguments
         schema = _ANY_OBJECT if tool is None or tool.input_schema is None else tool.input_schema
-        found = self._repair(start, given or "", schema, wire_name)
-        steps = self._steps.pop(end.key, ()) + found.steps
-        if steps or found.arguments is None:
-            self.repairs.append(CallRepair(start.id, start.name, steps, found.problems))
-        if not found.steps or found.arguments is None:
+        repair = self._repair(start, given or "", schema, wire_name)
+        steps = self._steps.pop(end.key, ()) + repair.steps
+        if steps or repair.arguments is None:
+            self.repairs.append(CallRepair(start.id, start.name, steps, repair.problems))
+        if not repair.steps or repair.arguments is None:
             return None
-        return replace(end, arguments=found.arguments, raw=None, state="complete")
+        return replace(end, arguments=repair.arguments, raw=None, state="complete")
 
     def _has_failed(self, start: CallStart) -> bool:
         """Return whether the text of this call, the latest one, could not be repaired."""

@@ -177,10 +177,13 @@ class Restorer:
         return self._restore_end(response, choices)
 
     def _restore_parts(self, choice: int, parts: tuple[Part, ...]) -> list[Part]:
-        """Restore the parts of a choice, up to a call that ends the answer in a fault."""
+        """Restore the parts of a choice, up to a call that ends the answer in a fault.
+
+        A part of a provider's search that the client's wire cannot show is left out, and refusals are noted.
+        """
         restored: list[Part] = []
         for number, part in enumerate(parts):
-            key = choice << 32 | number
+            key = choice << 32 | number  # unique in the answer, like the keys of a stream
             if type(part) is ToolCall:
                 call = self._restore_call(key, choice, part)
                 if call is None:
@@ -219,7 +222,10 @@ class Restorer:
         return replace(call, arguments=end.arguments, raw=end.raw, state=end.state)
 
     def _restore_end(self, response: Response, choices: list[list[Part]]) -> Response:
-        """Build the client's answer from the restored parts and the end of the answer."""
+        """Build the client's answer from the restored parts, with the stops or the fault of its end.
+
+        The text of a refusal is appended to its choice.
+        """
         if response.fault is not None:
             alternatives = [
                 replace(other, parts=tuple(parts))
@@ -290,6 +296,7 @@ class Restorer:
         return (event,)
 
     def _start_item(self, event: TextStart | ReasoningStart | PartStart) -> tuple[Event, ...]:
+        """Register an item of the answer, and begin to lift its text if the answer has a schema."""
         path = self._add_item(event.key, event.choice)
         if type(event) is PartStart:
             self._announced[event.key] = path
@@ -320,7 +327,7 @@ class Restorer:
         return f"{_choice_path(choice)}/parts/{number}"
 
     def _start_call(self, event: CallStart) -> tuple[CallStart]:
-        """Return the start of a call with the client's name and id; prepare the conversion of its arguments."""
+        """Return the start of a call with the client's name and id; register it and the conversion of its arguments."""
         path = self._add_item(event.key, event.choice)
         self._count_call(event.choice, path)
         kind: CallKind = "freeform" if event.name in self._wrapped else event.kind
@@ -339,6 +346,7 @@ class Restorer:
         return (start,)
 
     def _make_converter(self, event: CallStart) -> _Converter | None:
+        """Return the converter for the arguments of a call, or None if they pass unchanged."""
         if event.name in self._wrapped:
             return FreeformUnwrapper(event.key)
         if event.kind == "freeform":
@@ -350,7 +358,10 @@ class Restorer:
         return lifter or NullGuard()
 
     def _end_call(self, event: CallEnd) -> tuple[Event, ...]:
-        """End a call. A broken call that the client could not recognise as broken ends the answer in a fault."""
+        """End a call: repair and convert its arguments, and return its last events.
+
+        A broken call that the client could not recognise as broken ends the answer in a fault.
+        """
         call = self._open_calls.pop(event.key)
         self._converting.pop(event.key, None)
         end = self._repair_text(self._fill_arguments(event, call), call)
@@ -364,7 +375,7 @@ class Restorer:
         elif end.state == "invalid" and self._is_damage_hidden(call.start):
             return self._fail(_malformed_call(call.name))
         elif end.raw == "" and end.arguments is not None:
-            return (replace(end, raw=None),)
+            return (replace(end, raw=None),)  # "" for no arguments: the client gets the empty object
         return events
 
     def _fill_arguments(self, end: CallEnd, call: _OpenCall) -> CallEnd:
@@ -403,7 +414,11 @@ class Restorer:
         return (StreamFault(fault),)
 
     def _finish(self, event: ResponseEnd) -> tuple[Event, ...]:
-        """Supply missing stops, add the text of a refusal, and adjust the stop of a truncated call."""
+        """Supply missing stops, add the text of a refusal, and adjust the stop of a truncated call.
+
+        An empty answer without a stop becomes a fault, and so does a truncated call that is not the last item, if the
+        client receives arguments as objects.
+        """
         if not self._sizes.get(0) and (not event.stops or event.stops[0] is None):
             return self._fail(_EMPTY_ANSWER)
         if self._object_arguments and 0 in self._truncated and self._truncated[0][0] != self._last_key[0]:

@@ -32,6 +32,8 @@ class Detected(Value, frozen=True):
 def detect(body: JSON | bytes | str) -> Detected:
     """Detect the wire and kind of a document: parsed, as JSON text, as an SDK's object, or as the bytes of a stream.
 
+    Raise ProtocolError if it matches no wire.
+
     >>> detect({"contents": [{"parts": [{"text": "hi"}]}]})
     Detected(wire='gemini', kind='request')
     """
@@ -44,14 +46,14 @@ def detect(body: JSON | bytes | str) -> Detected:
             body = parse(data)
     else:
         body = to_document(body)
-    found = _best_match(body, kinds)
-    if found is None and kinds == ("stream",) and (error := _best_match(body, ("error",))):
-        found = Detected(error.wire, "stream")  # the stream failed before its first event
-    if found is None:
-        found = _detect_message(body)
-    if found is None:
+    match = _best_match(body, kinds)
+    if match is None and kinds == ("stream",) and (error := _best_match(body, ("error",))):
+        match = Detected(error.wire, "stream")  # the stream failed before its first event
+    if match is None:
+        match = _detect_message(body)
+    if match is None:
         raise ProtocolError("the document matches no known wire", hint=NAME_THE_WIRE)
-    return found
+    return match
 
 
 def to_document(body: JSON) -> JSON:
@@ -79,7 +81,10 @@ def _best_match(body: JSON, kinds: tuple[Kind, ...]) -> Detected | None:
 
 
 def _detect_message(body: JSON) -> Detected | None:
-    """Return the wire that reads the most calls in a bare message; equal wires are compared by the score of a request."""
+    """Return the wire that reads the most calls in a bare message, or None.
+
+    Then fewer unread parts decide, and then the score of a request with the message.
+    """
     best, best_score = None, (0, 0, 0)
     for name in names():
         wire = get(name)
@@ -141,7 +146,10 @@ _LINES = re.compile(rb"\{[^\r\n]*\}[ \t]*[\r\n]\s*\{").match  # a second documen
 
 
 def _first_event(data: bytes) -> JSON:
-    """Return the first event of a stream that identifies its wire; a ping or `[DONE]` does not."""
+    """Return the first event of a stream that identifies its wire; a ping or `[DONE]` does not.
+
+    Raise ProtocolError if there is none.
+    """
     if _ARRAY(data.lstrip(_BLANK)) is not None:
         elements = ArrayDecoder().feed(data)
         return parse(elements[0]) if elements else {"candidates": []}

@@ -62,7 +62,7 @@ def translate(
     strict: bool = False,
     choose: ToolChooser | None = None,
 ) -> Translation[JSON]:
-    """Translate a document of any kind, with the function for its kind."""
+    """Translate a document of any kind, with the function for its kind; raise ConfigError for an unknown kind."""
     if kind not in ("request", "response", "tools", "error"):
         raise ConfigError(f"unknown kind {kind!r}", hint="use one of request, response, tools, error")
     if kind == "request":
@@ -139,6 +139,10 @@ def translate_error(
 def _translate_request(
     document: Object, source: str, target: str, model: str | None, choose: ToolChooser | None
 ) -> Translation[Object]:
+    """Decode, fit and encode a request; the losses are located when they are read.
+
+    Raise ConfigError if `model` is not a string, and EncodeError with a pointer into `document`.
+    """
     reader, writer = get(source), get(target)
     canonical = reader.decode_request(document)
     history_model = None
@@ -147,6 +151,7 @@ def _translate_request(
             raise ConfigError(f"model must be a string, got {model!r}")
         history_model = canonical.model if canonical.model != model else None
         canonical = replace(canonical, model=model)
+    # the source always counts tokens in a stream, the target only on request
     if canonical.stream and writer.capabilities.counts_on_request and not reader.capabilities.counts_on_request:
         canonical = replace(canonical, params=replace(canonical.params, include_usage=True))
     try:
@@ -198,6 +203,7 @@ def _locate_answer_losses(
 
 
 def _translate_response(document: Object, source: str, target: str, request: JSON) -> Translation[Object]:
+    """Decode, restore and encode an answer; a fault becomes an error document."""
     reader, writer = get(source), get(target)
     answer = reader.decode_response(document)
     found_losses = Losses()
@@ -231,17 +237,19 @@ def _write_fault(fault: Fault, writer: Wire, document: JSON, before: tuple[Loss,
         # No wire has a field for it, and another provider's message does not refer to the client's document.
         fault = replace(fault, message=f"{fault.message} ({fault.breach})")
     status, body, headers = writer.encode_error(fault)
-    told = writer.decode_error(status, body, headers)
+    # decoded again to find the fields that the document lost
+    reread_fault = writer.decode_error(status, body, headers)
     losses = Losses()
     report_extra(fault.extra, "/error", writer.name, losses, as_info=True, scoped=False)
     for field in ("code", "param"):
-        if getattr(fault, field) not in (None, getattr(told, field)):
+        if getattr(fault, field) not in (None, getattr(reread_fault, field)):
             losses.add(f"/error/{field}", field, "dropped", f"errors of {writer.name} have no such field", "info")
     located = locate(losses, SourceDocument(document, lambda path: path))
     return Translation(body, tuple(Losses((*before, *located))), status, headers=headers)
 
 
 def _translate_error(body: JSON, source: str, target: str, request: JSON) -> Translation[Object]:
+    """Decode an error, restore the client's names in it, and encode it for the target."""
     if isinstance(body, (bytes, str)):
         try:
             body = parse(body)
@@ -268,6 +276,10 @@ class StreamTranslation:
     __slots__ = ("_converter", "_decoder", "_encoder", "_is_same_wire", "error", "losses")
 
     def __init__(self, source: str, target: str, request: JSON | bytes | str | None = None) -> None:
+        """Create the translation; raise ProtocolError if `request`, the client's request, is invalid.
+
+        A stream whose source and target are the same passes unchanged.
+        """
         self.losses = Losses()
         self.error: ToolwireError | None = None
         self._is_same_wire = source == target
@@ -287,7 +299,10 @@ class StreamTranslation:
         self._decoder.losses = self._encoder.losses = self.losses
 
     def feed(self, data: bytes) -> bytes:
-        """Translate more bytes; return nothing after an error."""
+        """Translate more bytes; return nothing after an error. A broken stream sets `error` and ends in an error event.
+
+        Raise ConfigError if `data` is not bytes.
+        """
         if not isinstance(data, (bytes, bytearray, memoryview)):
             raise ConfigError(f"a stream must be bytes, got {type(data).__name__}")
         if self._is_same_wire or self.error is not None:
@@ -308,7 +323,7 @@ class StreamTranslation:
             return self._fail(error)
 
     def _write(self, events: Iterable[Event]) -> bytes:
-        """Convert and encode the events; a malformed call becomes `error`."""
+        """Convert and encode the events; an error, or the fault of a malformed call, sets `error`."""
         encode, convert, restore_delta = self._encoder.feed, self._converter.feed, self._converter.restore_delta
         out: list[bytes] = []
         try:

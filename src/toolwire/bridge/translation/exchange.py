@@ -32,7 +32,10 @@ from .required_call import RequiredCall, RequiredCallRestorer
 
 
 def resolve_breach(breach: Breach, wire: Wire, request: Request, fitted: list[tuple[Tool, int]]) -> Breach:
-    """Return the breach with the caller's tool name and pointers into `request`; its tools were sent as `fitted`."""
+    """Return the breach with the caller's tool name and pointers into `request`; its tools were sent as `fitted`.
+
+    A breach of an unknown tool is returned as it is.
+    """
     sent = _sent_name(breach, wire, tuple(tool for tool, _ in fitted))
     tool, index = next(((tool, index) for tool, index in fitted if tool.name == sent), (None, -1))
     if tool is None or index < 0:
@@ -45,7 +48,7 @@ def resolve_breach(breach: Breach, wire: Wire, request: Request, fitted: list[tu
 
 
 def _sent_name(breach: Breach, wire: Wire, tools: tuple[Tool, ...]) -> str | None:
-    """Return the sent name of the tool in `breach`.
+    """Return the sent name of the tool in `breach`, or None if it names no tool of the request.
 
     If the provider reports only a position, the sent declarations are rebuilt to find the tool there.
     """
@@ -62,7 +65,7 @@ def _sent_name(breach: Breach, wire: Wire, tools: tuple[Tool, ...]) -> str | Non
 
 
 def _name_properties(pointer: str, schema: JSON) -> str:
-    """Replace a property's position among its siblings by its name."""
+    """Replace each position among sibling properties (`[2]`) by a name; end the pointer where the schema has none."""
     segments: list[str] = []
     for segment in split(pointer):
         if segments and segments[-1] == "properties" and segment.startswith("["):
@@ -109,7 +112,7 @@ class Exchange:
         required: RequiredCall | None = None,
         calls: Sequence[ToolCall] | None = None,
     ) -> None:
-        """Create an exchange. `calls` are those of the conversation, if they are known; otherwise they are looked up."""
+        """Create an exchange. `calls` are the calls in the conversation, if known; otherwise they are looked up."""
         self.lifts = lifts or {}
         """The tools whose arguments have another shape on the target, by their names there."""
         self.output = output
@@ -180,6 +183,7 @@ class Exchange:
         return ToolCall not in kinds or self._are_unchanged([part for part in response.parts if type(part) is ToolCall])
 
     def _are_unchanged(self, calls: list[ToolCall]) -> bool:
+        """Return whether a `Restorer` would return these calls as they are."""
         if self.lifts or self.search.name is not None or self.is_single_call:
             return False
         ids = set(map(_call_id, calls))
@@ -256,7 +260,7 @@ class AnswerConverter:
         return self._restorer.fault
 
     def feed(self, event: Event) -> tuple[Event, ...]:
-        """Return the client's events for one event of the provider."""
+        """Return the client's events for one event of the provider, and report their losses."""
         if type(event) in DELTAS:
             return self.restore_delta(event)
         if self.fault is not None:

@@ -96,7 +96,7 @@ def typed_errors(body: JSON) -> Iterator[None]:
 
 
 def require_json(value: JSON, path: str = "") -> None:
-    """Refuse parsed values that JSON cannot represent: keys that are not strings, and values of other types."""
+    """Raise ProtocolError for parsed values that JSON cannot represent: keys that are not strings, other types."""
     if isinstance(value, dict):
         for key, inner in value.items():
             if not isinstance(key, str):
@@ -144,6 +144,7 @@ class WrittenRequest:
     """
 
     def __init__(self, fitted: Request, document: Object, writer: Wire) -> None:
+        """Decode `document`, and assign to each part of `fitted` the path of its copy in the decoded request."""
         returned = writer.decode_request(document)
         self._fitted = fitted
         self._locate = writer.locator(returned)
@@ -164,11 +165,11 @@ class WrittenRequest:
         }
 
     def locate(self, path: str) -> str | None:
-        """Return the pointer of the value at `path` in the fitted request; None if it was not found."""
+        """Return the pointer of the value at `path` in the fitted request, or None if it was not found."""
         match split(path):
             case ["messages", index, "parts", number, *rest]:
-                found = self._paths.get((int(index), int(number))) or self._find_joined(int(index), int(number))
-                return None if found is None else self._locate(found + join(*rest))
+                decoded_path = self._paths.get((int(index), int(number))) or self._find_joined(int(index), int(number))
+                return None if decoded_path is None else self._locate(decoded_path + join(*rest))
             case ["messages", index, *rest]:
                 return self._locate_message(int(index), rest)
             case ["tools", index, *rest] if int(index) < len(self._fitted.tools):
@@ -220,15 +221,15 @@ def _source_pointer(loss: Loss, origin: SourceDocument) -> str:
 
 
 def _target_pointer(loss: Loss, destination: TargetDocument | None) -> str | None:
-    """Return the pointer of the rest of the statement; None if there is no more than the array around it."""
+    """Return the pointer of the statement's remainder, or None if only the array around it is left."""
     if destination is None or loss.action == "dropped":
         return None
     pointer = destination.locate(loss.path if loss.target is None else loss.target)
     if pointer is None:
         return None
-    found = nearest_existing(destination.document, pointer)
-    is_exact = _depth(found) == _depth(pointer)
-    return found if is_exact or (found and not isinstance(resolve(destination.document, found), list)) else None
+    nearest = nearest_existing(destination.document, pointer)
+    is_exact = _depth(nearest) == _depth(pointer)
+    return nearest if is_exact or (nearest and not isinstance(resolve(destination.document, nearest), list)) else None
 
 
 def _depth(pointer: str) -> int:

@@ -104,7 +104,7 @@ class Prepared:
         return path
 
     def destination(self, path: str) -> str | None:
-        """Return the path in the fitted request of the value at `path` in the original one; None if it has none."""
+        """Return the path in the fitted request of the value at `path` in the original one, or None."""
         match split(path):
             case ["messages", index, "parts", number, *rest]:
                 return self._find_part(int(index), int(number), rest)
@@ -144,7 +144,7 @@ def prepare(
 
     A reference to a conversation that the provider of another wire stores raises StoredStateError. `history_model` is
     the model that produced the history, if it differs from the requested model: signatures of one model are of no use
-    to another. `capabilities` describe the model; by default, those of the built-in rows. `choose` selects tools if the
+    to another. `capabilities` describe the model; by default, the built-in rows do. `choose` selects tools if the
     request has more than the target accepts; without it, only tools that the conversation names are kept.
     `runs_search`: the caller runs calls of `search_tools`, which then replaces the search of a provider on a target
     without one. `store` has what earlier requests of the same conversation led to; the result is the same without it.
@@ -179,7 +179,7 @@ def prepare(
         else (fit_choice(request, indexed_tools, can, losses), None)
     )
     if choice is not None and choice.mode == "validated" and not can.strict:
-        tools = [replace(tool, strict=None) if tool.strict else tool for tool in tools]
+        tools = [replace(tool, strict=None) if tool.strict else tool for tool in tools]  # the mode validates all tools
     may_reason = request.reasoning is not None or model is not UNKNOWN_MODEL
     reasoning = fit_reasoning(request, wire, model, losses, has_tools=bool(tools)) if may_reason else None
     reuse = None if store is None else _find_prefix(store, request, wire, history_model, indexed_tools, plan)
@@ -199,16 +199,16 @@ def prepare(
     parallel = _fit_parallel(request, can, model, losses, has_tools=bool(tools))
     params = request.params
     fitted = Request(
-        request.model,
-        tuple(map(_message, turns)),
-        tuple(tools),
-        choice,
-        parallel if required is None else None,
-        params if params is NO_PARAMS else fit_params(params, reasoning, wire, model, losses),
-        reasoning,
-        answer.output if required is None else required.output,
-        request.stream,
-        extra,
+        model=request.model,
+        messages=tuple(map(_message, turns)),
+        tools=tuple(tools),
+        choice=choice,
+        parallel=parallel if required is None else None,
+        params=params if params is NO_PARAMS else fit_params(params, reasoning, wire, model, losses),
+        reasoning=reasoning,
+        output=answer.output if required is None else required.output,
+        stream=request.stream,
+        extra=extra,
     )
     remember = None if store is None else store.mark_once
     marked = place_marks(fitted, wire, remember) if mark_prefix and not (has_marks or body_mark) else fitted
@@ -235,7 +235,10 @@ def _find_prefix(
 def _fit_parallel(
     request: Request, can: Capabilities, model: ModelCapabilities, losses: Losses, *, has_tools: bool
 ) -> bool | None:
-    """Return the switch for parallel calls, which is off for a model that makes one call at a time."""
+    """Return the switch for parallel calls, which is off for a model that makes one call at a time.
+
+    A wish that is dropped is added to `losses`.
+    """
     if not has_tools:
         if request.parallel is False:
             losses.add(join("parallel"), "one call at a time", "dropped", "no tools are declared", "info")

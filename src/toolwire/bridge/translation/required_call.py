@@ -74,7 +74,7 @@ def close_arguments(schema: Object) -> Object:
 
 
 def _call_shape(tool: Tool, prefix: str, definitions: Object) -> Object:
-    """Return the schema of a call of one tool; the definitions of its arguments are moved to `definitions`."""
+    """Return the schema of a call of one tool; its `$defs` are added to `definitions`, with `prefix` in their names."""
     arguments = tool.input_schema or {"type": "object"}
     for name, definition in arguments.get("$defs", {}).items():
         definitions[prefix + name] = _prefix_references(definition, prefix)
@@ -132,7 +132,7 @@ def fit_required_call(
 ) -> tuple[ToolChoice | None, RequiredCall | None]:
     """Fit the tool choice; return a `RequiredCall` in its place if the choice is sent as the schema of the answer.
 
-    `lifts` are the tools whose arguments have another shape on the target.
+    `lifts` are the tools whose arguments have another shape on the target. Changes are added to `losses`.
     """
     if not _accepts_call_schema(request, tools, can):
         return fit_choice(request, tools, can, losses), None
@@ -168,7 +168,7 @@ def _accepts_call_schema(request: Request, tools: list[tuple[Tool, int]], can: C
 
 
 def _grammar_schema(request: Request, tool: Tool, index: int, lifts: dict[str, Lowered], losses: Losses) -> Object:
-    """Return the schema of the arguments for the grammar.
+    """Return the schema of the arguments for the grammar; report the keywords that it does not enforce.
 
     The declared schema has few keywords on some targets. If the arguments have their original shape, the original
     schema is used instead, because the grammar enforces more of it.
@@ -222,13 +222,16 @@ class RequiredCallRestorer(Restorer):
         return [restored for event in events for restored in self.feed(event)]
 
     def _read(self, event: Event) -> list[Event]:
-        """Convert the text of an event to calls. They have no id of the server, so each gets one later."""
-        native = type(event) is CallStart
+        """Convert the text of an event to calls; report an answer without a call at its end.
+
+        Such calls have no id of the server, so each gets one later.
+        """
+        is_native = type(event) is CallStart  # the server parsed the call itself
         events = self._reader.feed(event)
         for number, read in enumerate(events):
             if type(read) is CallStart:
                 self._callers.add(read.choice)
-                events[number] = read if native else replace(read, id="")
+                events[number] = read if is_native else replace(read, id="")
             elif type(read) is ResponseEnd:
                 self._report_missing_calls(read)
         return events

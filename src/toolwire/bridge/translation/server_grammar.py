@@ -151,7 +151,8 @@ def guided_request(
     `choice` and `parallel` default to those of a Request, `choice` otherwise to a required call. `special_tokens` maps
     the tags of the format that the tokenizer holds as one special token to their ids: a grammar does not match a special
     token by its text. `may_reason=False` excludes reasoning before a required call in a text format: a model that was not
-    trained to reason may not end it. ConfigError for a constraint that the server cannot express.
+    trained to reason may not end it. Raise ConfigError for a constraint that the server cannot express, an unknown server
+    or tool.
     """
     row = _SERVERS.get(server)
     if row is None:
@@ -179,7 +180,10 @@ def guided_request(
 
 
 def _select_tools(tools: Iterable[Tool], choice: ToolChoice) -> list[Tool]:
-    """Return the tools that may be called, as functions."""
+    """Return the tools that may be called, as functions.
+
+    Raise ConfigError if the choice names an unknown tool, or no tool can be called.
+    """
     offered = [tool for tool in tools if tool.kind != "builtin"]
     named = choice.names if choice.mode in ("tool", "allowed") else None
     unknown = [name for name in named or () if all(tool.name != name for tool in offered)]
@@ -197,7 +201,7 @@ def _select_tools(tools: Iterable[Tool], choice: ToolChoice) -> list[Tool]:
 
 
 def _guide_json(row: _GrammarServerRow, tools: list[Tool], choice: ToolChoice, parallel: bool | None) -> GuidedRequest:
-    """Constrain the whole answer to a call in plain JSON."""
+    """Constrain the whole answer to a call in plain JSON; raise ConfigError if the choice does not force a call."""
     if not choice.forces_call:
         raise ConfigError(
             f"a JSON schema forces a call, but the choice is {choice.mode!r}",
@@ -212,7 +216,7 @@ def _guide_json(row: _GrammarServerRow, tools: list[Tool], choice: ToolChoice, p
 
 
 def _lower_tool(tool: Tool, row: _GrammarServerRow, residual: list[Residual]) -> Object:
-    """Return the schema of the arguments with the keywords that the server enforces; the others are residual."""
+    """Return the arguments' schema with the keywords that the server enforces; add the others to `residual`."""
     if tool.input_schema is None:
         return {"type": "object"}
     lowered = lower_arguments(tool.input_schema, row.dialect)

@@ -26,7 +26,8 @@ def calls(body: JSON | bytes | str, wire: str | None = None) -> tuple[ToolCall, 
 
     A response or message may also be the object that an official SDK returns.
 
-    Each call has an id, even if the wire gave none. Run only calls whose `state` is "complete".
+    Each call has an id, even if the wire gave none. Run only calls whose `state` is "complete". Raise UpstreamError for
+    an error or a failed stream, ProtocolError for a document that is no answer.
     """
     data = as_bytes(body) if isinstance(body, (bytes, str)) else to_document(body)
     kind = "stream" if isinstance(data, bytes) and is_stream(data) else "response"
@@ -62,7 +63,10 @@ def _decode_answer(document: JSON, wire: Wire) -> Response:
 
 
 def results(answers: Iterable[ToolResult], wire: str) -> list[Object]:
-    """Return the messages (items, contents) with the results on `wire`, to be appended to the conversation."""
+    """Return the messages (items, contents) with the results on `wire`, to be appended to the conversation.
+
+    Raise EncodeError for a value that is not a ToolResult, and for a result without the tool name that `wire` requires.
+    """
     codec = get(wire)
     answers = tuple(answers)
     for index, answer in enumerate(answers):

@@ -23,7 +23,7 @@ from .outcome import SourceDocument, TargetDocument, Translation, accept, locate
 def decode_readable_tools(
     declarations: Sequence[JSON], wire: str, losses: Losses
 ) -> tuple[tuple[Tool, ...], list[int]]:
-    """Return the tools and their positions in the list; raise ProtocolError if none is readable."""
+    """Return the tools and their positions in the list; report unreadable ones, raise ProtocolError if all are."""
     decode = mcp.decode_tools if wire == mcp.NAME else get(wire).decode_tools
     tools: list[Tool] = []
     indices: list[int] = []
@@ -64,6 +64,7 @@ def translate_tools(
 def _translate(
     document: JSON, source: str, target: str, choose: ToolChooser | None
 ) -> Translation[list[Object] | Object]:
+    """Translate the readable declarations; the losses have pointers into both documents."""
     declared, place = _declarations(document, source)
     unreadable, losses = Losses(), Losses()
     tools, indices = decode_readable_tools(declared, source, unreadable)
@@ -72,10 +73,10 @@ def _translate(
     origin = SourceDocument(document, _source_locator(tools, indices, source, place))
     written: JSON = {"tools": encoded} if is_wrapped else encoded
     destination = TargetDocument(written, _target_locator(fitted, encoded, target, "/tools" if is_wrapped else ""))
-    found = [replace(loss, path=place(int(split(loss.path)[1]))) for loss in unreadable]
-    found += locate(losses, origin, destination)
-    found += locate(_with_original_indices(encode_losses, fitted), origin, destination)
-    return Translation(written, tuple(Losses(found)))
+    located_losses = [replace(loss, path=place(int(split(loss.path)[1]))) for loss in unreadable]
+    located_losses += locate(losses, origin, destination)
+    located_losses += locate(_with_original_indices(encode_losses, fitted), origin, destination)
+    return Translation(written, tuple(Losses(located_losses)))
 
 
 def encode_tools(tools: Sequence[Tool], target: str) -> Translation[list[Object]]:
@@ -100,7 +101,10 @@ def _fit_and_encode(
 
 
 def _declarations(document: JSON, source: str) -> tuple[list[JSON], Callable[[int], str]]:
-    """Return the declarations of a document, and a function from their indices to their pointers."""
+    """Return the declarations of a document, and a function from their indices to their pointers.
+
+    Raise ProtocolError if they are not an array.
+    """
     if source == mcp.NAME and type(document) is dict and "result" in document:
         return mcp.declarations(document), lambda index: join("result", "tools", index)
     if type(document) is dict and "tools" not in document:
@@ -113,14 +117,14 @@ def _declarations(document: JSON, source: str) -> tuple[list[JSON], Callable[[in
 
 def _with_original_indices(losses: Losses, fitted: list[tuple[int, Tool]]) -> list[Loss]:
     """Return losses of the encoder with the indices that the tools had before they were fitted."""
-    found = []
+    changed_losses = []
     for loss in losses:
         match split(loss.path):
             case ["tools", index, *rest] if int(index) < len(fitted):
-                found.append(replace(loss, path=join("tools", fitted[int(index)][0], *rest)))
+                changed_losses.append(replace(loss, path=join("tools", fitted[int(index)][0], *rest)))
             case _:
-                found.append(loss)
-    return found
+                changed_losses.append(loss)
+    return changed_losses
 
 
 def _source_locator(
@@ -152,13 +156,13 @@ def _target_locator(
     fitted: list[tuple[int, Tool]], encoded: list[Object], target: str, prefix: str
 ) -> Callable[[str], str | None]:
     """Return a function from paths of canonical tools to pointers into the target document."""
-    positions = {original: tool.name for original, tool in fitted}
+    sent_names = {original: tool.name for original, tool in fitted}
     written = mcp.decode_tools(encoded) if target == mcp.NAME else get(target).decode_tools(encoded)
     by_name = {tool.name: number for number, tool in enumerate(written)}
 
     def locate_tool(path: str) -> str | None:
         match split(path):
-            case ["tools", index, *rest] if (position := by_name.get(positions.get(int(index), ""))) is not None:
+            case ["tools", index, *rest] if (position := by_name.get(sent_names.get(int(index), ""))) is not None:
                 if target == mcp.NAME:
                     return prefix + join(position) + _tool_pointer((), 0, rest, target)
                 pointer = get(target).locator(Request(tools=tuple(written)))(join("tools", position, *rest))

@@ -45,7 +45,7 @@ from ..fields import (
 from .tools import NAME, add_references, is_reference, read_cache, read_references, write_cache
 
 PROVIDER = "anthropic"
-_FORM = "anthropic~"
+_FORM = "anthropic~"  # the key of `extra` for the source's spelling; names with a colon are notes of ours
 
 _TEXT = frozenset({"type", "text", "cache_control"})
 _MEDIA = frozenset({"type", "source", "title", "cache_control"})
@@ -60,7 +60,10 @@ _WRITABLE_TYPES = {"image": _IMAGES, "document": frozenset({"application/pdf"})}
 
 
 def read_blocks(raw: Object, form: Object, read: Callable[[JSON], Part] | None = None) -> list[Part]:
-    """Read the parts of a message or a tool result. Spelling that the parts do not preserve goes into `form`."""
+    """Read the parts of a message or a tool result with `read`, by default `read_block`.
+
+    Spelling that the parts do not preserve goes into `form`. Raise ProtocolError for content of another type.
+    """
     value = raw.get("content")
     if type(value) is str:
         if value:
@@ -84,7 +87,7 @@ def needs_list(part: Part) -> bool:
 
 
 def read_block(raw: JSON) -> Part:
-    """Read a content block as a part; a block of an unknown type stays Opaque."""
+    """Read a content block as a part; a block of an unknown type stays Opaque. Raise ProtocolError if it is invalid."""
     if type(raw) is not dict:
         raise type_error("an object", raw)
     kind = raw.get("type")
@@ -93,7 +96,7 @@ def read_block(raw: JSON) -> Part:
     if kind == "tool_result":
         return _read_result(raw)
     if kind == "text":
-        if len(raw) == 2:
+        if len(raw) == 2:  # only type and text
             return Text(read_string(raw, "text"))
         extra = read_extra(raw, _TEXT, NAME)
         return Text(read_string(raw, "text"), read_cache(raw, extra), (), extra)
@@ -127,7 +130,7 @@ def _read_call(raw: Object) -> ToolCall:
 
 
 def _read_any_call(raw: Object) -> ToolCall:
-    """Read a `tool_use` block with any fields."""
+    """Read a `tool_use` block with any fields; an absent or odd input is recorded in `extra`."""
     value = raw.get("input")
     arguments: Object | None = {}
     text: str | None = None
@@ -145,7 +148,7 @@ def _read_any_call(raw: Object) -> ToolCall:
 
 
 def _read_result(raw: Object) -> ToolResult:
-    """Read a `tool_result` block. This is the fast path: text content, and at most `is_error` besides."""
+    """Read a `tool_result` block; text content with at most `is_error` besides takes the fast path."""
     content, call_id = raw.get("content"), raw.get("tool_use_id")
     if type(content) is str and content and type(call_id) is str:
         if len(raw) == 3:
@@ -157,7 +160,7 @@ def _read_result(raw: Object) -> ToolResult:
 
 
 def _read_any_result(raw: Object) -> ToolResult:
-    """Read a `tool_result` block with any content and fields."""
+    """Read a `tool_result` block with any content and fields; raise ProtocolError if the content is invalid."""
     form: Object = {}
     try:
         parts = read_blocks(raw, form, _read_result_block)
@@ -185,7 +188,7 @@ def _read_result_block(raw: JSON) -> Text | Media | Opaque:
 
 
 def _read_media(raw: Object, kind: str) -> Part:
-    """Read an image or a document; one with an unknown source or without content stays Opaque."""
+    """Read an image or a document; if its source is unknown or without content, it stays Opaque."""
     source = require_object(raw.get("source"), "source")
     source_type = source.get("type")
     if source_type not in ("base64", "url", "file", "text"):
@@ -216,7 +219,10 @@ def _read_media(raw: Object, kind: str) -> Part:
 
 
 def write_blocks(parts: Sequence[Part], form: Object, losses: Losses, path: str) -> JSON:
-    """Return a string or a list of blocks, or None if the field is to be left out."""
+    """Return a string or a list of blocks, or None if the field is to be left out.
+
+    Parts that Anthropic does not accept are added to `losses`.
+    """
     if len(parts) == 1:
         only = parts[0]
         if type(only) is Text and not only.extra and only.cache is None and ":content" not in form:
@@ -239,7 +245,7 @@ _result_options = attrgetter("structured", "cache", "found", "extra")
 def write_plain_block(part: Part) -> Object | None:
     """Write a part like `write_block` if it is a text, a call or a result of one text with only the usual fields.
 
-    None for any other. These blocks cause no loss, so that no path to them is needed.
+    Return None for any other part. These blocks cause no loss, so that no path to them is needed.
     """
     if type(part) is ToolCall:
         if part.arguments is None or part.kind == "search" or _call_options(part) != (None, None, {}):
@@ -253,6 +259,7 @@ def write_plain_block(part: Part) -> Object | None:
 
 
 def _write_plain_result(result: ToolResult) -> Object | None:
+    """Write a result of one plain text, or return None."""
     if len(result.parts) != 1 or _result_options(result) != (None, None, (), {}):
         return None
     only = result.parts[0]
@@ -289,7 +296,10 @@ def write_block(part: Part, losses: Losses, path: str) -> Object | None:
 
 
 def _write_call(call: ToolCall, losses: Losses, path: str) -> Object:
-    """Write a `tool_use` block; an input that was absent when the call was read is left out again."""
+    """Write a `tool_use` block; an input that was absent when the call was read is left out again.
+
+    A namespace and the kind of a search are losses.
+    """
     out: Object = {"type": "tool_use", "id": call.id, "name": call.name, "input": call_arguments(call, losses, path)}
     if call.namespace is not None:
         losses.add(f"{path}/namespace", "namespace", "dropped", "Anthropic calls have no namespace")
@@ -303,7 +313,7 @@ def _write_call(call: ToolCall, losses: Losses, path: str) -> Object:
 
 
 def call_arguments(call: ToolCall, losses: Losses, path: str) -> Object:
-    """Return the arguments as an object, which the wire requires."""
+    """Return the arguments as an object, which the wire requires; any other input is wrapped, with a loss."""
     if call.arguments is not None:
         return call.arguments
     if call.kind == "freeform":
@@ -334,7 +344,7 @@ def _write_result(result: ToolResult, losses: Losses, path: str) -> Object:
 
 
 def write_thinking(part: Reasoning, losses: Losses, path: str) -> Object | None:
-    """Write a thinking block, or drop the part: Anthropic accepts only thinking that it signed."""
+    """Write a thinking block, or return None with a loss: Anthropic accepts only thinking that it signed."""
     for artefact in part.artefacts:
         if artefact.provider == PROVIDER and artefact.kind == "signature":
             out = {"type": "thinking", "thinking": part.text, "signature": artefact.data}
@@ -348,7 +358,10 @@ def write_thinking(part: Reasoning, losses: Losses, path: str) -> Object | None:
 
 
 def _write_media(part: Media, losses: Losses, path: str) -> Object | None:
-    """Write an image or document block, or a placeholder text for media that Anthropic does not accept."""
+    """Write an image or document block, or a placeholder text for media that Anthropic does not accept.
+
+    Fields without an equivalent are losses.
+    """
     source = _write_source(part)
     if source is None or part.kind not in ("image", "file"):
         description = part.media_type or part.kind

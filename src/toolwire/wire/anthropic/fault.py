@@ -123,7 +123,10 @@ _FAULTS = FaultTable(
 
 
 def read_fault(body: JSON, status: int | None = None, signatures: tuple[Signature, ...] = SIGNATURES) -> Fault:
-    """Read a fault from `body`, the whole envelope. Vertex AI's own errors may be in a list."""
+    """Read a fault from `body`, the whole envelope; a body without one gives a fault by `status`.
+
+    Vertex AI's own errors may be in a list. `signatures` recognise exceeded limits.
+    """
     if type(body) is list and body:
         body = body[0]
     error = body.get("error") if type(body) is dict else None
@@ -132,16 +135,16 @@ def read_fault(body: JSON, status: int | None = None, signatures: tuple[Signatur
     kind = _FAULTS.kind_of_type(str(error.get("type"))) or kind_of_status(status or 500)
     details = error.get("details")
     code = details.get("error_code") if type(details) is dict else context_length_code(str(error.get("message")))
-    own = {key: value for key, value in error.items() if key not in ("type", "message")}
+    own_fields = {key: value for key, value in error.items() if key not in ("type", "message")}
     if type(error.get("type")) is str and error["type"] != _FAULTS.type_of_kind(kind):
-        own["type"] = error["type"]
+        own_fields["type"] = error["type"]
     fault = Fault(
         kind,
         str(error.get("message") or body_message(None, status or 500)),
         status or _FAULTS.status_of_kind(kind),
         None if code is None else str(code),
         request_id=body.get("request_id") if type(body.get("request_id")) is str else None,
-        extra={NAME: own} if own else {},
+        extra={NAME: own_fields} if own_fields else {},
     )
     return add_breach(fault, signatures)
 
@@ -150,7 +153,10 @@ _TOO_LONG = "prompt is too long"
 
 
 def write_fault(fault: Fault) -> Object:
-    """Return the whole error envelope; the fields that only this wire has are written last."""
+    """Return the whole error envelope; the fields that only this wire has are written last.
+
+    An exceeded context length gets the wording by which clients recognise it.
+    """
     error: Object = {"type": _FAULTS.type_of_kind(fault.kind), "message": fault.message}
     if fault.code == CONTEXT_LENGTH:  # Anthropic has no code for it: clients search the message
         message = overflow_message(fault, _TOO_LONG, _TOO_LONG + ": {tokens} tokens > {limit} maximum")

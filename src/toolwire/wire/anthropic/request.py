@@ -35,7 +35,7 @@ from .blocks import read_blocks, write_blocks, write_plain_block
 from .tools import NAME, read_choice, read_tool, write_choice, write_tool
 
 DEFAULT_MAX_TOKENS = 8192  # the maximum of Claude 3.5; a larger value would be refused by it
-_FORM = "anthropic~"
+_FORM = "anthropic~"  # the key of `extra` for the source's spelling; names with a colon are notes of ours
 _SCOPES = frozenset({NAME, _FORM, f"{NAME}/metadata", f"{NAME}/output_config"})  # of the `extra` of a request
 _PARAMS = param_table("max_tokens temperature top_p top_k", stop_sequences="stop")
 _KEYS_2023 = {row.param: key for key, row in _PARAMS.items()} | {"user": ""}
@@ -50,7 +50,10 @@ _KNOWN = frozenset(_PARAMS).union(
 
 
 def decode_request(body: Object) -> Request:
-    """Decode a request of either API version; a missing model is accepted, because some clouds put it in the path."""
+    """Decode a request of either API version; raise ProtocolError if it is invalid.
+
+    A missing model is accepted, because some clouds put it in the path.
+    """
     if type(require_object(body).get("messages")) is not list:
         raise ProtocolError("expected an array of messages", pointer="/messages")
     params: dict[str, Any] = {}
@@ -91,7 +94,7 @@ def _read_messages(body: Object) -> tuple[Message, ...]:
 
 
 def _read_message(raw: JSON) -> Message:
-    """Read a message; one with a role and a text takes the fast path."""
+    """Read a message; a role and a text alone take the fast path. Raise ProtocolError for an unknown role."""
     if type(raw) is not dict:
         raise type_error("an object", raw)
     role, content = raw.get("role"), raw.get("content")
@@ -128,7 +131,10 @@ def _read_user(body: Object, params: dict[str, Any], extra: Extra) -> None:
 
 
 def _read_thinking(body: Object, extra: Extra) -> tuple[ReasoningConfig | None, OutputFormat | None]:
-    """Read `thinking` and `output_config`, which together hold the reasoning settings and the output format."""
+    """Read `thinking` and `output_config`, which together hold the reasoning settings and the output format.
+
+    Other fields of `output_config` go into `extra`, other fields of `thinking` into the result.
+    """
     thinking, config = body.get("thinking") or {}, body.get("output_config") or {}
     require_object(thinking, "thinking")
     effort = read_optional_string(require_object(config, "output_config"), "effort")
@@ -145,13 +151,13 @@ def _read_thinking(body: Object, extra: Extra) -> tuple[ReasoningConfig | None, 
     respelled: Object = {}
     budget = as_integer(thinking, "budget_tokens", respelled) if mode == "budget" else None
     known = {"type"} | ({"budget_tokens"} if mode == "budget" else set()) | ({"display"} if shown in _SHOWN else set())
-    rest = read_extra(thinking, known, NAME)
+    thinking_extra = read_extra(thinking, known, NAME)
     if respelled:
-        rest[_FORM] = {**rest.get(_FORM, {}), ":spelled": respelled}
+        thinking_extra[_FORM] = {**thinking_extra.get(_FORM, {}), ":spelled": respelled}
     if thinking["type"] not in _MODES:
-        rest[NAME] = {**rest.get(NAME, {}), "type": thinking["type"]}
+        thinking_extra[NAME] = {**thinking_extra.get(NAME, {}), "type": thinking["type"]}
     visible = _SHOWN.get(shown)
-    return ReasoningConfig(mode, effort, budget, visible, rest), output
+    return ReasoningConfig(mode, effort, budget, visible, thinking_extra), output
 
 
 _MODES: dict[str, Literal["off", "auto", "budget"]] = {"disabled": "off", "adaptive": "auto", "enabled": "budget"}
@@ -257,7 +263,7 @@ def _write_system(messages: tuple[Message, ...], losses: Losses) -> JSON:
 def write_plain_message(message: Message) -> Object | None:
     """Write a message like `_write_message` if it has only plain blocks, which every version accepts without a loss.
 
-    None for any other message.
+    Return None for any other message.
     """
     role, parts = message.role, message.parts
     if message.extra or not parts or role == "developer":
@@ -282,7 +288,7 @@ def _write_message(message: Message, path: str, losses: Losses) -> Object:
 
 
 def _drop_refused(message: Object, path: str, losses: Losses) -> Object:
-    """Return a message without the content that version 2026-10-21 rejects with status 400."""
+    """Remove the content that version 2026-10-21 rejects with status 400, with losses; return the message."""
     blocks = message.get("content")
     if type(blocks) is not list:
         return message
@@ -298,6 +304,7 @@ _block_type = methodcaller("get", "type")
 
 
 def _drop_documents(blocks: list[Object], path: str, losses: Losses) -> list[Object]:
+    """Return the blocks without documents, each with a loss."""
     kept: list[Object] = []
     for number, block in enumerate(blocks):
         if block.get("type") == "document":
@@ -317,7 +324,10 @@ def _drop_citations(blocks: list[Object], path: str, losses: Losses) -> None:
 
 
 def _write_thinking(request: Request, out: Object, losses: Losses) -> None:
-    """Write `thinking` and `output_config` into `out`; visible reasoning without a mode needs adaptive thinking."""
+    """Write `thinking` and `output_config` into `out`.
+
+    Visible reasoning without a mode needs adaptive thinking, which is set with a loss.
+    """
     config: Object = {}
     reasoning, output = request.reasoning, request.output
     if reasoning is not None:

@@ -36,7 +36,7 @@ from .fault import read_fault
 from .tools import NAME
 
 ONE_CHOICE = "an Anthropic answer has only one choice"
-_FORM = "anthropic~"
+_FORM = "anthropic~"  # the key of `extra` for the source's spelling; names with a colon are notes of ours
 _KNOWN = frozenset({"id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "stop_details", "usage"})
 ENVELOPE_TYPES = {"id": (str,), "model": (str,), "content": (list,), "usage": (dict,)}
 _CONSTANT = ("type", "role")
@@ -61,7 +61,10 @@ _STOP_NAMES: dict[StopReason, str] = {reason: word for word, reason in STOP_REAS
 
 
 def decode_response(body: Object) -> Response:
-    """Decode a response or an error body; the last call is truncated if a limit or a refusal ended the answer."""
+    """Decode a response or an error body; raise ProtocolError if its content is invalid.
+
+    The last call is truncated if a limit or a refusal ended the answer. One block in place of the list is accepted.
+    """
     if require_object(body).get("type") == "error" or (body.get("error") and not body.get("content")):
         return Response(fault=read_fault(body))
     is_single = body.get("type") == "message" and type(body.get("content")) is dict
@@ -72,7 +75,7 @@ def decode_response(body: Object) -> Response:
     if type(content) is not list and not is_text:
         raise ProtocolError("expected an array of content blocks", pointer="/content")
     parts = [Text(content)] if type(content) is str else decode_list(body, "content", read_block)
-    stop = read_stop(body, ToolCall in map(type, parts))
+    stop = read_stop(body, has_calls=ToolCall in map(type, parts))
     if stop is not None and is_truncated(stop) and parts and type(parts[-1]) is ToolCall:
         parts[-1] = _as_truncated(parts[-1])
     extra = read_extra(body, _KNOWN, NAME)
@@ -108,13 +111,16 @@ def _as_truncated(call: ToolCall) -> ToolCall:
     return replace(call, arguments=None, raw=raw, state="truncated")
 
 
-def read_stop(raw: Object, calls: bool) -> Stop | None:
-    """Read the stop reason; `calls`: the answer has calls, so that `end_turn` also means tool calls."""
+def read_stop(raw: Object, *, has_calls: bool) -> Stop | None:
+    """Read the stop reason, or None if there is none.
+
+    `has_calls`: the answer has calls, so that `end_turn` also means tool calls. The original value is kept as form.
+    """
     word = raw.get("stop_reason")
     if word is None:
         return None
     reason = read_stop_reason(str(word), STOP_REASONS)
-    if reason in ("stop", "unknown") and calls:
+    if reason in ("stop", "unknown") and has_calls:
         reason = "tool_calls"
     details = raw.get("stop_details")
     if not details and _STOP_NAMES[reason] == word:
@@ -136,10 +142,13 @@ _USAGE = frozenset(
 
 
 def read_usage(raw: JSON) -> Usage | None:
-    """Read the counts; `Usage.input` is the sum of fresh, cached and newly cached input tokens."""
+    """Read the counts, or None if there are none.
+
+    `Usage.input` is the sum of fresh, cached and newly cached input tokens.
+    """
     if type(raw) is not dict:
         return None
-    if len(raw) == 2:
+    if len(raw) == 2:  # the usual two counts: a fast path
         input_tokens, output_tokens = raw.get("input_tokens"), raw.get("output_tokens")
         if type(input_tokens) is int and type(output_tokens) is int and input_tokens >= 0 <= output_tokens:
             return Usage(input_tokens, output_tokens)
@@ -162,7 +171,10 @@ def read_usage(raw: JSON) -> Usage | None:
 
 
 def write_usage(usage: Usage, losses: Losses | None = None) -> Object:
-    """Write the counts. They add up to the input, so a count that overlaps others (OpenRouter) is reduced."""
+    """Write the counts. They add up to the input, so a count that overlaps others (OpenRouter) is reduced.
+
+    A reduction is added to `losses`, if given.
+    """
     input_tokens, cached, written = usage.input or 0, usage.cached, usage.cache_write
     if usage.input is not None:
         cached = cached and min(cached, input_tokens)
@@ -185,7 +197,7 @@ def write_usage(usage: Usage, losses: Losses | None = None) -> Object:
 
 
 def encode_response(response: Response, request: Request | None = None) -> Encoded:
-    """Encode a response; other choices and the timestamp are losses."""
+    """Encode a response; other choices, the timestamp and parts that Anthropic lacks are losses."""
     del request  # no field of an answer depends on it
     losses = Losses()
     content: list[Object] = []
@@ -215,7 +227,10 @@ def encode_response(response: Response, request: Request | None = None) -> Encod
 
 
 def write_answer_block(part: Part, losses: Losses, path: str) -> Object | None:
-    """Write a block of an answer. Clients accept unsigned thinking, but they cannot send it back to Anthropic."""
+    """Write a block of an answer; return None and report a loss if the answer cannot hold the part.
+
+    Clients accept unsigned thinking, but they cannot send it back to Anthropic.
+    """
     if isinstance(part, Media):
         losses.add(path, part.kind, "dropped", "Anthropic answers have no media", "error")
         return None

@@ -510,7 +510,7 @@ class MessagesStreamDecoder(BaseStreamDecoder):
 
     def _finish(self, events: list[Event]) -> None:
         """Emit the end of the answer; only the stop reason shows whether a pending call was truncated."""
-        stop = read_stop(self._stop, self._has_calls)
+        stop = read_stop(self._stop, has_calls=self._has_calls)
         cut = self._find_cut() if stop is not None and is_truncated(stop) else None
         for index in sorted(self._blocks):
             self._close_block(index, events, is_cut=self._blocks[index] is cut)

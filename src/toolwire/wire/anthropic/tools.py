@@ -41,7 +41,7 @@ from ..fields import (
 )
 
 NAME = "anthropic"
-_FORM = "anthropic~"
+_FORM = "anthropic~"  # the key of `extra` for the source's spelling; names with a colon are notes of ours
 _CACHE = "anthropic/cache_control"
 
 

@@ -41,7 +41,7 @@ from ..fields import (
 from .field_names import NAME, read_fields, to_camel_case
 
 PROVIDER = "google"
-_FORM = "gemini~"
+_FORM = "gemini~"  # the key of `extra` for the source's spelling; names with a colon are notes of ours
 _FOREIGN = "it belongs to another provider"
 _CALL = "gemini/functionCall"
 _RESULT = "gemini/functionResponse"

@@ -19,7 +19,7 @@ from .parts import read_part
 from .schemas import read_schema
 from .tools import read_choice, read_tools, write_choice, write_tools
 
-_FORM = "gemini~"
+_FORM = "gemini~"  # the key of `extra` for the source's spelling; names with a colon are notes of ours
 _GENERATION = "gemini/generationConfig"
 _TOOL_CONFIG = "gemini/toolConfig"
 _PARAMS = param_table(

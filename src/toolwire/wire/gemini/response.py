@@ -68,7 +68,7 @@ LOGPROBS = LogprobForm(
 # retryable failure, not an empty answer.
 
 
-_FORM = "gemini~"
+_FORM = "gemini~"  # the key of `extra` for the source's spelling; names with a colon are notes of ours
 _CANDIDATE = "gemini/candidate"
 _CONTENT = "gemini/content"
 _KNOWN = frozenset({"candidates", "usageMetadata", "promptFeedback", "modelVersion", "responseId", "error"})

@@ -24,7 +24,7 @@ from ..fields import decode_list, read_optional_string, read_string, report_tool
 from .field_names import NAME, read_fields, to_camel_case, write_fields
 from .schemas import read_parameters, read_schema
 
-_FORM = "gemini~"
+_FORM = "gemini~"  # the key of `extra` for the source's spelling; names with a colon are notes of ours
 _ENTRY = "gemini/tool"
 _TOOLS_FORM = "gemini/tools~"
 _CONFIG = "gemini/functionCallingConfig"

@@ -53,7 +53,7 @@ from ..fields import (
 )
 
 NAME = "ollama"
-FORM = "ollama~"
+FORM = "ollama~"  # the key of `extra` for the source's spelling; names with a colon are notes of ours
 LocatedPart = tuple[str, Part]
 """A part, and its path for losses."""
 

@@ -59,7 +59,7 @@ def has_cache_control(extra: Extra) -> bool:
 
 
 NAME = "openai_chat"
-_FORM = "openai_chat~"
+_FORM = "openai_chat~"  # the key of `extra` for the source's spelling; names with a colon are notes of ours
 _IN_CONTENT: Object = {":place": "content"}
 """The form of a part that was in the content, although OpenAI's messages have a field for its kind."""
 

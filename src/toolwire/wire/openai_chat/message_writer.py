@@ -21,7 +21,7 @@ from ..fields import write_extra
 from .content import NAME, is_in_content, write_content, write_part
 from .messages import DETAILS
 
-_FORM = "openai_chat~"
+_FORM = "openai_chat~"  # the key of `extra` for the source's spelling; names with a colon are notes of ours
 SECOND_FUNCTION_CALL = "the request declares `functions`, whose answers have one call; declare `tools` instead"
 _RANKS: dict[type[Part], int] = {Reasoning: 0, Text: 1, Refusal: 2, ToolCall: 3}
 

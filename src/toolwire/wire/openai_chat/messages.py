@@ -32,7 +32,7 @@ from ...stream.strict import parse_arguments
 from ..fields import decode_list, read_extra, read_label, read_optional_string, read_string, require_object, type_error
 from .content import MARKED, NAME, read_answer_part, read_content, take_cache_control
 
-_FORM = "openai_chat~"
+_FORM = "openai_chat~"  # the key of `extra` for the source's spelling; names with a colon are notes of ours
 _PLAIN = frozenset({"role", "content"})
 _RESULT = frozenset({"role", "tool_call_id", "content", "name"})
 NO_ID = "null"

@@ -27,7 +27,7 @@ from .message_writer import write_message
 from .messages import read_message
 from .tools import read_choice, read_function, read_legacy_choice, read_tool, write_choice, write_tool
 
-_FORM = "openai_chat~"
+_FORM = "openai_chat~"  # the key of `extra` for the source's spelling; names with a colon are notes of ours
 _PARAMS = param_table(
     "max_tokens temperature top_p stop seed n presence_penalty frequency_penalty logprobs top_logprobs user metadata "
     "store service_tier safety_identifier verbosity",

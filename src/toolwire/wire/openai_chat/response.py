@@ -47,7 +47,7 @@ def keep_chunk_fields(fields: Object, news: Object) -> None:
             fields[key] = dict(value) if type(value) is dict else value
 
 
-_FORM = "openai_chat~"
+_FORM = "openai_chat~"  # the key of `extra` for the source's spelling; names with a colon are notes of ours
 _MESSAGE = "openai_chat/message"
 _MESSAGE_FORM = "openai_chat/message~"
 _CHOICE_SCOPE = "openai_chat/choice"

@@ -23,7 +23,7 @@ from .messages import (
     report_other_reasoning,
 )
 
-FORM = "openai_chat~"
+FORM = "openai_chat~"  # the key of `extra` for the source's spelling; names with a colon are notes of ours
 THOUGHTS = ":thinking"  # the reasoning of all fields, and the field of reasoning in an array of content (Mistral)
 REASONING = frozenset({*REASONING_FIELDS, DETAILS, THOUGHTS})
 PART_FIELDS: dict[type[Part], str] = {Text: "content", Reasoning: THOUGHTS, Refusal: "refusal"}

@@ -11,7 +11,7 @@ from ..content import data_url, media_placeholder, split_data_url
 from ..fields import decode_list, read_extra, read_optional_string, read_string, require_object, type_error, write_extra
 
 NAME = "openai_responses"
-_FORM = "openai_responses~"
+_FORM = "openai_responses~"  # the key of `extra` for the source's spelling; names with a colon are notes of ours
 CONTENT = "content/"
 """Prefix of the type of an opaque part inside a message."""
 

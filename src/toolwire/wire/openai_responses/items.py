@@ -29,7 +29,7 @@ from ..fields import (
 from .content import NAME, read_content, read_part, read_reasoning
 from .tool_search import is_client_search, read_search_call, read_search_output
 
-_FORM = "openai_responses~"
+_FORM = "openai_responses~"  # the key of `extra` for the source's spelling; names with a colon are notes of ours
 _ITEM = "openai_responses/item"
 
 _OUTPUTS = frozenset({"function_call_output", "custom_tool_call_output"})

@@ -34,7 +34,7 @@ from .items import read_items
 from .tool_search import read_output_tools
 from .tools import read_choice, read_tools, write_choice, write_declared_tools
 
-_FORM = "openai_responses~"
+_FORM = "openai_responses~"  # the key of `extra` for the source's spelling; names with a colon are notes of ours
 _TEXT = "openai_responses/text"
 _PARAMS = param_table(
     "temperature top_p top_logprobs user metadata store service_tier safety_identifier",

@@ -38,7 +38,7 @@ from .items import may_be_cut, read_output
 from .request import encode_request
 
 ONE_CHOICE = "a Responses answer has one choice"
-_FORM = "openai_responses~"
+_FORM = "openai_responses~"  # the key of `extra` for the source's spelling; names with a colon are notes of ours
 _KNOWN = frozenset({"id", "object", "created_at", "model", "output", "status", "incomplete_details", "error", "usage"})
 _DEFAULT_HEADERS = ("id", "object", "created_at", "model")
 ENVELOPE_TYPES = {"id": (str,), "model": (str,), "created_at": (int, float), "usage": (dict,)}

@@ -24,7 +24,7 @@ from ..fields import read_extra, write_extra
 from .content import NAME
 from .tools import read_tools, write_tools
 
-_FORM = "openai_responses~"
+_FORM = "openai_responses~"  # the key of `extra` for the source's spelling; names with a colon are notes of ours
 _CALL = frozenset({"type", "execution", "call_id", "arguments"})
 _OUTPUT = frozenset({"type", "execution", "call_id", "tools"})
 _ITEM = frozenset({"type", "id", "execution", "call_id", "status", "arguments", "tools"})

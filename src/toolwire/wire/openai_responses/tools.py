@@ -31,7 +31,7 @@ from ..fields import (
 )
 from .content import NAME
 
-_FORM = "openai_responses~"
+_FORM = "openai_responses~"  # the key of `extra` for the source's spelling; names with a colon are notes of ours
 _NAMESPACE = "openai_responses/namespace"
 _FORMAT = "openai_responses/format"
 _CHOICE = "openai_responses/choice"
