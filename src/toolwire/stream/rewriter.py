@@ -104,10 +104,7 @@ class JsonRewriter:
             self._open_container(opener, "{")
 
     def rewrite(self) -> str:
-        """Return the value as JSON. Raise BrokenJSON with the pointer to the place that was reached.
-
-        The attempt gets the number of pieces, and `as_written` if numbers were respelled.
-        """
+        """Return the value as JSON; raise BrokenJSON with a pointer. Set `pieces` and `as_written` of the attempt."""
         try:
             if not self._open:
                 self._read_value()
@@ -151,9 +148,8 @@ class JsonRewriter:
                 self._close_container()
                 return
             self._output.append(",")
-        # a comma directly after `{` or `(`; in an array an item may be missing there
         elif self._text[self.at] in COMMAS and self._reading.checked and container != "[":
-            self._reading.record_step("surplus_comma")
+            self._reading.record_step("surplus_comma")  # in an array, an item may be missing before it
             self.at += 1
             return
         self._fresh = False
@@ -191,10 +187,7 @@ class JsonRewriter:
         self.at += 1
 
     def _read_comma(self, container: str) -> None:
-        """Read the comma before the next member or item; a missing one is accepted only as a guess.
-
-        Raise BrokenJSON if the text ends after it.
-        """
+        """Read the comma before the next member or item, or guess it; raise BrokenJSON if the text ends after it."""
         run = COMMA_RUN.match(self._text, self.at, self._end)
         if run is None:
             self._guess_comma(container)
@@ -210,17 +203,13 @@ class JsonRewriter:
             self._read_surplus_commas(surplus, container)
 
     def _read_surplus_commas(self, count: int, container: str) -> None:
-        """Drop surplus commas. In an array, items may be missing between them, which only a schema can exclude.
-
-        There, choose between dropping them and writing `null` for each; without a schema, raise BrokenJSON.
-        """
+        """Drop surplus commas. In an array, items may be missing between them, which only a schema can exclude."""
         self._reading.record_step("surplus_comma")
         if container != "[":
             return
         doubt = invalid_error("expected a value, got a comma", self.at, "write every item of the list")
         if not self._reading.checked:
-            # for the pointer of the error
-            self._output.append(",")
+            self._output.append(",")  # for the pointer of the error
             raise doubt
         if self._reading.choose_once(2, "surplus_comma", doubt):
             self._output.append(",null" * count)
@@ -264,10 +253,7 @@ class JsonRewriter:
         self._output.append(":")
 
     def _read_value(self) -> None:
-        """Read a string or a scalar, or open a container, whose content `rewrite` reads.
-
-        Raise BrokenJSON if there is no value, or it is nested too deeply.
-        """
+        """Read a string or scalar, or open a container, which `rewrite` reads; raise BrokenJSON for no value."""
         self._skip()
         if self.at == self._end:
             raise truncated_error("where a value is expected", self.at)
@@ -315,10 +301,7 @@ class JsonRewriter:
         self._output.append(f'"{inside}"')
 
     def _read_scalar(self) -> None:
-        """Read a literal, a number, or text without quotes; raise BrokenJSON if it is none or may be truncated.
-
-        The text of a number in another notation is kept in `_spellings`.
-        """
+        """Read a literal, a number, or text without quotes; raise BrokenJSON if it may be truncated."""
         match = _WORD.match(self._text, self.at, self._end)
         if match is None:
             raise invalid_error(f"expected a value, got {self._shown_text()}", self.at)
@@ -348,10 +331,7 @@ class JsonRewriter:
         self._guess_word(word)
 
     def _guess_word(self, word: str) -> None:
-        """Read a number with leading zeros, or text without quotes; each is a choice of the attempt.
-
-        Raise BrokenJSON for a placeholder, a literal of another language and a possible separator of thousands.
-        """
+        """Guess a number with leading zeros, or text without quotes; raise BrokenJSON if it may be neither."""
         words = _WORDS.match(self._text, self.at, self._end)
         doubt = invalid_error(
             f"{self._shown_text()} is not a value", self.at, "quote text; this is not a JSON literal or number"
@@ -403,10 +383,7 @@ class JsonRewriter:
                 return
 
     def _skip_past(self, mark: str) -> None:
-        """Skip a comment up to and including `mark`, which ends it.
-
-        Raise BrokenJSON if it does not end, or may replace omitted values.
-        """
+        """Skip a comment up to `mark`, its end; raise BrokenJSON if there is none or it may replace omitted values."""
         stop = self._text.find(mark, self.at + 1 + (mark == "*/"), self._end)
         if stop < 0:
             # It cannot be decided which text belongs to the comment and which to the object.

@@ -29,8 +29,6 @@ from .fields import report_extra
 from .schemas import ParameterCounts, fit_schemas
 from .tool_search import NO_SEARCH, SearchPlan, fit_search_tool, load_deferred
 
-# Keep to the target's maximum number of tools, by name and never by position.
-#
 # Tools that the conversation names are always kept: tools of calls in the history, tools that a search has found, the
 # tools of the tool choice, built-in tools and the search tool itself. A chooser fills the remaining places. Without
 # one, all other tools are left out, each with a loss that names it.
@@ -92,10 +90,7 @@ def _named_indices(tools: list[tuple[Tool, int]], request: Request) -> set[int]:
 def _chosen_indices(
     tools: list[tuple[Tool, int]], kept: set[int], max_tools: int, request: Request, choose: ToolChooser
 ) -> set[int]:
-    """Return the indices of the tools that the chooser selects among the tools that are not named.
-
-    Raise ConfigError if it returns anything but some of them, too many, or none although none is named.
-    """
+    """Return the indices of the tools that the chooser selects; raise ConfigError if it breaks its contract."""
     indices = {
         (original.namespace, original.name): index
         for original, index in ((request.tools[index], index) for _, index in tools if index not in kept)
@@ -208,10 +203,7 @@ def _fit_any(
     choose: ToolChooser | None,
     plan: SearchPlan,
 ) -> tuple[list[tuple[Tool, int]], dict[str, Lowered]]:
-    """Fit tools of all kinds, as in `fit_tools`; tools that the target cannot run are dropped with losses.
-
-    Raise EncodeError for two equal names, and as in `limit_tools`.
-    """
+    """Fit tools of all kinds, as in `fit_tools`; drop tools that the target cannot run, with losses."""
     can = wire.capabilities
     fitted: list[tuple[Tool, int]] = []
     seen: dict[tuple[str | None, str], int] = {}
@@ -379,10 +371,7 @@ def _validate_strict(
 def _restrict_to_declared(
     request: Request, choice: ToolChoice, tools: list[tuple[Tool, int]], losses: Losses
 ) -> ToolChoice:
-    """Restrict the choice to declared tools, under their names on the target; report names that are not declared.
-
-    If none is left, `allowed` becomes `none` and any other choice `auto`.
-    """
+    """Restrict the choice to declared tools, under their names on the target; report the other names."""
     declared = {request.tools[index].name: tool.name for tool, index in tools}
     kept = [name for name in choice.names if name in declared]
     for name in choice.names:

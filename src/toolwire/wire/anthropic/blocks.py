@@ -60,10 +60,7 @@ _WRITABLE_TYPES = {"image": _IMAGES, "document": frozenset({"application/pdf"})}
 
 
 def read_blocks(raw: Object, form: Object, read: Callable[[JSON], Part] | None = None) -> list[Part]:
-    """Read the parts of a message or a tool result with `read`, by default `read_block`.
-
-    Spelling that the parts do not preserve goes into `form`. Raise ProtocolError for content of another type.
-    """
+    """Read the content of a message or a result; put its spelling into `form`, raise ProtocolError if it is invalid."""
     value = raw.get("content")
     if type(value) is str:
         if value:
@@ -219,10 +216,7 @@ def _read_media(raw: Object, kind: str) -> Part:
 
 
 def write_blocks(parts: Sequence[Part], form: Object, losses: Losses, path: str) -> JSON:
-    """Return a string or a list of blocks, or None if the field is to be left out.
-
-    Parts that Anthropic does not accept are added to `losses`.
-    """
+    """Return a string or a list of blocks, or None if the field is to be left out; add losses."""
     if len(parts) == 1:
         only = parts[0]
         if type(only) is Text and not only.extra and only.cache is None and ":content" not in form:
@@ -243,10 +237,7 @@ _result_options = attrgetter("structured", "cache", "found", "extra")
 
 
 def write_plain_block(part: Part) -> Object | None:
-    """Write a part like `write_block` if it is a text, a call or a result of one text with only the usual fields.
-
-    Return None for any other part. These blocks cause no loss, so that no path to them is needed.
-    """
+    """Write a text, call or result with only the usual fields, which causes no loss; return None for any other part."""
     if type(part) is ToolCall:
         if part.arguments is None or part.kind == "search" or _call_options(part) != (None, None, {}):
             return None
@@ -296,10 +287,7 @@ def write_block(part: Part, losses: Losses, path: str) -> Object | None:
 
 
 def _write_call(call: ToolCall, losses: Losses, path: str) -> Object:
-    """Write a `tool_use` block; an input that was absent when the call was read is left out again.
-
-    A namespace and the kind of a search are losses.
-    """
+    """Write a `tool_use` block; a namespace is a loss, and an input that was absent when read is left out again."""
     out: Object = {"type": "tool_use", "id": call.id, "name": call.name, "input": call_arguments(call, losses, path)}
     if call.namespace is not None:
         losses.add(f"{path}/namespace", "namespace", "dropped", "Anthropic calls have no namespace")
@@ -358,10 +346,7 @@ def write_thinking(part: Reasoning, losses: Losses, path: str) -> Object | None:
 
 
 def _write_media(part: Media, losses: Losses, path: str) -> Object | None:
-    """Write an image or document block, or a placeholder text for media that Anthropic does not accept.
-
-    Fields without an equivalent are losses.
-    """
+    """Write an image or document block with its losses, or a placeholder for media that Anthropic does not accept."""
     source = _write_source(part)
     if source is None or part.kind not in ("image", "file"):
         description = part.media_type or part.kind
