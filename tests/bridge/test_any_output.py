@@ -13,6 +13,7 @@ import pytest
 from hypothesis import assume, given, settings
 from msgspec.structs import replace
 
+import tables
 from places import TESTS
 from random_schemas import documents
 from toolwire import Message, Request, Response, Text, ToolCall
@@ -81,6 +82,12 @@ def draw_outputs():
 
 def first_value(schema):
     return next(instances(schema, seed="output", count=1))
+
+
+def some_outputs(*place):
+    """Return all random outputs; in `make test`, a third of them that depends on the place."""
+    start = sum(map(len, place)) % 3
+    return random_outputs()[start::3] if tables.selects else random_outputs()
 
 
 class Exchange:
@@ -165,7 +172,7 @@ def is_same(value, expected):
 @modes
 @wires
 def test_output_is_valid_for_every_schema_whole_and_streamed(wire, mode):
-    for number, (schema, output, value) in enumerate(random_outputs()):
+    for number, (schema, output, value) in enumerate(some_outputs(wire, mode)):
         whole = Exchange(output, wire, mode)
         written = whole.write(value, whole.send())
         whole.session.add_response(whole.receive(whole.answer(written)))
@@ -189,8 +196,8 @@ def test_output_is_valid_for_every_schema_whole_and_streamed(wire, mode):
 @wires
 def test_other_answers_of_the_received_schema_are_valid_or_refused(wire, mode):
     """A provider may not enforce all of a schema, so an answer that it allows may still be invalid."""
-    accepted = 0
-    for schema, output, _ in random_outputs():
+    accepted, outputs = 0, some_outputs(wire, mode)
+    for schema, output, _ in outputs:
         exchange = Exchange(output, wire, mode)
         lowered = exchange.lowered(exchange.send())
         sent_schema = schema if lowered is None else lowered.schema
@@ -202,14 +209,14 @@ def test_other_answers_of_the_received_schema_are_valid_or_refused(wire, mode):
                 assert validator(schema).accepts(exchange.session.output.read(step.response).value), (schema, written)
             else:
                 exchange.send()  # the feedback is valid on the wire
-    assert accepted > 100
+    assert accepted > len(outputs) / 2
 
 
 @modes
 @wires
 def test_invalid_output_is_refused_and_asked_for_again(wire, mode):
-    refused = 0
-    for schema, output, value in random_outputs():
+    refused, outputs = 0, some_outputs(wire, mode)
+    for schema, output, value in outputs:
         accepts = validator(schema).accepts
         exchange = Exchange(output, wire, mode)
         for attempt, invalid in enumerate([other for other in OTHER_VALUES if not accepts(other)][:3]):
@@ -225,13 +232,13 @@ def test_invalid_output_is_refused_and_asked_for_again(wire, mode):
                 break
             assert attempt < 2 or isinstance(step, GiveUp), (schema, value)
             refused += 1
-    assert refused > 200
+    assert refused > len(outputs)
 
 
 @pytest.mark.parametrize("form", ["hermes", "llama3_json", "deepseek_v3", "mistral_v3_json", "pythonic", "harmony"])
 def test_output_is_valid_for_every_schema_with_calls_in_text(form):
     """A model without tool calls writes the call of the final-answer tool as text."""
-    for number, (schema, output, value) in enumerate(random_outputs()):
+    for number, (schema, output, value) in enumerate(some_outputs(form)):
         exchange = Exchange(output, "openai_chat", "tool")
         request = exchange.session.next().request
         call = ToolCall("call00000", "final_answer", exchange.arguments(value))
