@@ -93,7 +93,10 @@ class ResponsesApi:
     async def answer(
         self, http_exchange: HttpExchange, route: Route, caller: Caller, memory: MemoryReservation
     ) -> None:
-        """Write the answer for a route, within the limits of the key; ResponseStateError if there is no such entry."""
+        """Write the answer for a route. It counts as a request of the key.
+
+        Raise RateLimited, the errors of reading the body, and ResponseStateError if there is no such entry, or no store.
+        """
         if caller.name:
             await self._limiter.admit(caller)
         dependencies = self._dependencies
@@ -110,7 +113,10 @@ class ResponsesApi:
             raise ResponseStateError("the gateway stores no conversations", hint=hint, status=404)
 
     async def _get_response(self, request: _StateRequest) -> bytes:
-        """Return a response. Its stream cannot be resumed: only the finished response is stored."""
+        """Return a response, from the store or from the upstream that stores it.
+
+        Raise ResponseStateError if its stream is requested: only the finished response is stored.
+        """
         for name in ("starting_after", "stream"):
             if request.query.get(name, "false") not in ("false", ""):
                 hint = "read the finished response without it"
@@ -134,7 +140,7 @@ class ResponsesApi:
         raise ResponseStateError(message, pointer="/background", hint="close the connection to end a response")
 
     async def _list_input(self, request: _StateRequest) -> bytes:
-        """List the items that a response was made from: those of the responses before it, then its own input."""
+        """List the items that a response was made from: the items of the responses before it, then its own input."""
         entry = await self._state.find_response(request.access, request.entry_id)
         if isinstance(entry, UpstreamPin):
             return await self._forward("GET", entry, request, "/input_items")
@@ -143,7 +149,10 @@ class ResponsesApi:
         return await request.access.offload.run(request.access.loaded_bytes, _page, items, request.query)
 
     async def _forward(self, method: str, pin: UpstreamPin, request: _StateRequest, path: str = "") -> bytes:
-        """Send the request to the upstream that stores the response, and return its answer unchanged."""
+        """Send the request to the upstream that stores the response, and return its answer unchanged.
+
+        Raise UpstreamError if that fails, and ResponseStateError (404) if the settings have no such upstream any more.
+        """
         upstream = self._dependencies.router.find_upstream(pin.upstream)
         if upstream is None:
             raise not_found("response", request.entry_id)
@@ -181,14 +190,14 @@ class ResponsesApi:
         return to_bytes(conversation_document(await self._state.find_conversation(request.access, request.entry_id)))
 
     async def _update_conversation(self, request: _StateRequest) -> bytes:
-        """Replace the metadata of a conversation."""
+        """Replace the metadata of a conversation, under its lock, and return the conversation."""
         document = await request.access.offload.run(request.work_size, parse_object, request.body)
         metadata = _read_metadata(document)
         token = token_hex(16)
         await self._state.lock_conversation(request.access, request.entry_id, token)
         try:
-            found = await self._state.find_conversation(request.access, request.entry_id)
-            changed = replace(found, metadata=metadata)
+            conversation = await self._state.find_conversation(request.access, request.entry_id)
+            changed = replace(conversation, metadata=metadata)
             await self._state.save(request.access, changed.id, changed)
         finally:
             await self._state.unlock_conversation(request.access, request.entry_id, token)
@@ -230,7 +239,10 @@ class ResponsesApi:
             await self._state.unlock_conversation(access, conversation_id, token)
 
     def _make_entry(self, items: JSON) -> ResponseEntry | None:
-        """Return an entry with these items; None if there are none."""
+        """Return an entry with these items, or None if there are none.
+
+        Raise ProtocolError if they are too many, invalid or references, and ResponseStateError if they are too large.
+        """
         if not isinstance(items, list) or len(items) > _MAX_NEW_ITEMS:
             raise ProtocolError(f"expected an array of at most {_MAX_NEW_ITEMS} items", pointer="/items")
         if not items:
@@ -256,7 +268,10 @@ def _entry_items(entries: Sequence[ResponseEntry]) -> list[Object]:
 
 
 def _page(items: Sequence[Object], query: Mapping[str, str]) -> bytes:
-    """Return one page of a list: `limit` items `after` an id, the newest first unless `order` is `asc`."""
+    """Return one page of a list: `limit` items `after` an id, the newest first unless `order` is `asc`.
+
+    Raise ProtocolError for an invalid `limit` or `order`, and ResponseStateError if no item has the id `after`.
+    """
     order, limit_text = query.get("order", "desc"), query.get("limit", str(_DEFAULT_PAGE))
     if order not in ("asc", "desc"):
         raise ProtocolError(f"order must be asc or desc, got {order[:100]!r}", pointer="/order")
@@ -284,6 +299,7 @@ def _page(items: Sequence[Object], query: Mapping[str, str]) -> bytes:
 
 
 def _read_metadata(document: Object) -> Object:
+    """Return the metadata of a document. Raise ProtocolError if it exceeds OpenAI's limits."""
     metadata = document.get("metadata") or {}
     if not isinstance(metadata, dict) or len(metadata) > _MAX_METADATA:
         raise ProtocolError(f"expected an object of at most {_MAX_METADATA} strings", pointer="/metadata")

@@ -76,7 +76,7 @@ def find_environment_problems(settings: Settings, environment: Mapping[str, str]
 def configure_upstreams(
     settings: Settings, environment: Mapping[str, str]
 ) -> tuple[dict[str, ConfiguredUpstream], list[SettingsProblem]]:
-    """Configure each upstream on its own, and list those that fail."""
+    """Configure each upstream on its own. Return the upstreams that work by name, and the problems of the others."""
     transports, found, problems = UpstreamTransports(environment, settings), {}, []
     for name, row in (settings.upstreams or upstreams_from_environment(environment)).items():
         try:
@@ -110,6 +110,7 @@ def _bare_message(error: ToolwireError) -> str:
 
 
 def _check_tools(settings: Settings, environment: Mapping[str, str]) -> Iterator[SettingsProblem]:
+    """Yield the files, stores and variables of `[tools]` that do not exist."""
     for pattern, row in settings.tools.items():
         path: SettingsPath = ("tools", pattern)
         for number, file in enumerate(row.files):
@@ -155,10 +156,10 @@ def from_litellm(text: str, environment: Mapping[str, str]) -> LitellmImport:
 
 
 def keep_usable(imported: LitellmImport, environment: Mapping[str, str]) -> LitellmImport:
-    """Return the import without the targets whose upstream cannot be used here, such as those without a key.
+    """Return the import without targets whose upstream cannot be used here, such as an upstream without a key.
 
-    ConfigError if no model is left: without upstreams, the gateway would offer all providers of the environment. Also
-    if the variable of `master_key` is not set: without the key, the gateway would be open to every client.
+    The notes list these targets. Raise ConfigError if no model is left: without upstreams, the gateway would offer all
+    providers of the environment. Also if the variable of `master_key` is not set: without the key, the gateway would be open to every client.
     """
     if imported.missing_key:
         message = f"general_settings.master_key: environment variable {imported.missing_key} is not set"
@@ -187,7 +188,7 @@ def keep_usable(imported: LitellmImport, environment: Mapping[str, str]) -> Lite
 
 
 def require_complete(imported: LitellmImport) -> Settings:
-    """Return the settings; ConfigError if a model was skipped or a setting ignored."""
+    """Return the settings. Raise ConfigError if a model was skipped or a setting ignored."""
     rows = [row for row in group_notes(imported.notes) if row.kind != "changed"]
     if rows:
         message = f"{rows[0].where}: {rows[0].meaning}"
@@ -228,6 +229,7 @@ def _merge_includes(document: JSON, folder: Path) -> JSON:
 
 
 def _read_text(path: Path) -> str:
+    """Read a LiteLLM file. Raise ConfigError if it is too large, not UTF-8, or cannot be read."""
     try:
         if path.stat().st_size > _MAX_BYTES:
             raise ConfigError(f"cannot read {path}: more than {_MAX_BYTES} bytes")
@@ -241,6 +243,7 @@ def _read_text(path: Path) -> str:
 
 
 def _parse_yaml(text: str, name: str) -> JSON:
+    """Parse YAML. Raise ConfigError if it is invalid, and MissingExtra without PyYAML. `name` is for the message."""
     try:
         import yaml
     except ImportError:
@@ -258,7 +261,7 @@ _log = getLogger("toolwire.gateway")
 def load_settings(file: str | Path) -> Settings:
     """Load settings from a file: ours (TOML), or the part of LiteLLM's (YAML) that has a meaning here.
 
-    The number of settings of LiteLLM that are not used is logged.
+    The number of LiteLLM's settings that are not used is logged. Raise ConfigError if the file is invalid.
     """
     path = Path(file)
     if is_litellm(path):
@@ -291,7 +294,7 @@ def import_litellm(path: Path) -> LitellmImport:
 
 
 def read_settings_text(path: Path) -> str:
-    """Read a settings file; ConfigError if that is impossible."""
+    """Read a settings file. Raise ConfigError if that is impossible."""
     try:
         return path.read_text("utf-8")
     except OSError as error:

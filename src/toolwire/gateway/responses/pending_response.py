@@ -44,19 +44,19 @@ def input_items(document: Object) -> list[Object]:
 async def find_items(
     access: StateAccess, items: Sequence[JSON], seconds: float, max_responses: int, may_keep: Callable[[], bool]
 ) -> tuple[FoundItems, int]:
-    """Find the items that `input` refers to, and return them with their size in bytes; not found if one does not exist.
+    """Load the items that `input` refers to, and return them with their size in bytes. Memory is reserved for them.
 
-    An id that the gateway did not make stays as it is if an upstream may know it (`may_keep`).
+    Raise ResponseStateError if an item does not exist, or if there are too many. An id that the gateway did not make stays as it is if an upstream may know it (`may_keep`).
     """
     references = dict(_item_references(items))
     if not references:
         return {}, 0
     digits = {item_id: entry_digits(item_id) for item_id in references.values()}
-    own = sorted({known for known in digits.values() if known is not None})
-    if len(own) > max_responses:
-        message = f"the input refers to items of {len(own)} responses; the limit is {max_responses}"
+    own_digits = sorted({known for known in digits.values() if known is not None})
+    if len(own_digits) > max_responses:
+        message = f"the input refers to items of {len(own_digits)} responses; the limit is {max_responses}"
         raise ResponseStateError(message, pointer="/input", hint="send the items themselves")
-    entry_ids = [f"{kind}_{known}" for known in own for kind in ("resp", "items")]
+    entry_ids = [f"{kind}_{known}" for known in own_digits for kind in ("resp", "items")]
     loaded, loaded_bytes = await access.load_unmeasured(entry_ids, seconds)
     entries = [entry for entry in loaded.values() if isinstance(entry, ResponseEntry)]
     counts = Counter(references.values())
@@ -73,7 +73,7 @@ def resolve_input(
 ) -> tuple[tuple[BoundMessages, ...], list[Object]]:
     """Return the input as messages and as documents, with the items found in place of their references.
 
-    `messages` is the decoded input without them.
+    `messages` is the decoded input; it is used if nothing was found. Else the items between references are decoded.
     """
     if not found:
         return (BoundMessages("", messages),), list(items)
@@ -103,7 +103,10 @@ def _item_references(items: Sequence[JSON]) -> Iterator[tuple[int, str]]:
 def _index_items(
     entries: Sequence[ResponseEntry], counts: Mapping[str, int]
 ) -> tuple[dict[str, tuple[Object, BoundMessages]], int, int, int]:
-    """Return the items with the given ids; and for all references to them, the bytes, the values and `text_copies`."""
+    """Return the items with the ids in `counts`, and for all references to them the bytes, the values and `text_copies`.
+
+    `counts` has the number of references to each id.
+    """
     stored = {item_id: item for entry in entries for item_id, item in entry.find_items(counts.keys()).items()}
     size, values, copies = 0, 0, 1
     for item_id, (document, _) in stored.items():
@@ -150,11 +153,14 @@ class PendingResponse(Struct):
         return self.stores and self.pinned is None and (self.is_rebuilt or not upstream.keeps_responses)
 
     def rebuild(self, request: Request, origin: str | None) -> Request:
-        """Return the request with its history, for the server `origin`; None for no server in particular."""
+        """Return the request with its stored history and without the references to it, for the server `origin`.
+
+        Without a server, the artefacts of all servers are foreign. A request without stored history is returned as it is.
+        """
         if not self.is_rebuilt:
             return request
         bound = (*self.history, *self.input)
-        messages = [message for one in bound for message in one.for_origin(origin or "no server")]
+        messages = [message for messages in bound for message in messages.for_origin(origin or "no server")]
         instructions = request.messages[: int(self.has_instructions)]
         own_fields = request.extra.get(WIRE, {})
         kept = {name: value for name, value in own_fields.items() if name not in _REFERENCES}
@@ -178,7 +184,7 @@ class PendingResponse(Struct):
         return self.request_bytes + self.chain_bytes
 
     def set_input(self, items: Sequence[Object], found: FoundItems, messages: tuple[Message, ...]) -> None:
-        """Set the input: the items of the request, those found for its references, and the messages of the others."""
+        """Set `input` and `items` from the request's items, the items found for its references, and its messages."""
         self.input, resolved = resolve_input(items, found, messages)
         self.items = input_documents(resolved, self.digits)
 

@@ -81,7 +81,10 @@ class ResponseRecorder:
         return replace(response, id=f"resp_{self._digits}", parts=parts, extra=extra)
 
     def _finish(self, parts: tuple[Part, ...], item_ids: list[str]) -> Object:
-        """Keep the parts, with their artefacts bound to their model. Return the fields that describe their storage."""
+        """Keep the parts without envelopes, with their artefacts bound to their model, and the ids of their items.
+
+        Return the fields of the response that describe its storage.
+        """
         parts = tuple(map(without_envelopes, parts))
         self.parts = tuple(_bind_to_model(part, self._model) for part in parts)
         self.item_ids = tuple(item_ids)
@@ -94,6 +97,7 @@ class ResponseRecorder:
         return echo
 
     def _with_ids(self, event: Event) -> Event:
+        """Return an event with the ids of the stored response. The end of the response ends the recording."""
         if isinstance(event, ResponseStart):
             extra = _with_fields(event.extra, WIRE, self._make_echo(0))
             return ResponseStart(f"resp_{self._digits}", event.model, event.created, extra)
@@ -104,14 +108,14 @@ class ResponseRecorder:
         return self._item_event(event)
 
     def _end_recording(self, end: ResponseEnd) -> Object:
-        """Collect the parts of a stream, unless it is too large; return the fields that describe its storage."""
+        """Keep the parts of a stream, unless it is too large, and return the fields that describe its storage."""
         if self._delta_bytes > self._max_bytes:
             return self._echo(self._delta_bytes)
-        # items begin in the order of the parts; one that was announced and never sent is not a part
+        # Items begin in the order of the parts. An item that was announced and never sent is not a part.
         return self._finish(self._turn.parts(end), [self._ids[key] for key in self._ids if key in self._ended])
 
     def _item_event(self, event: Event) -> Event:
-        """Replace the item id of a start or an end."""
+        """Replace the item id of a start, an end or a whole part. A start makes the id; an end marks its item as sent."""
         if isinstance(event, (TextStart, ReasoningStart, CallStart)):
             prefix = {TextStart: "msg", ReasoningStart: "rs"}.get(type(event), "fc")
             if isinstance(event, CallStart):
@@ -155,7 +159,7 @@ def _continues_message(part: Part) -> bool:
 
 
 def _part_with_id(part: Part, item_id: str) -> Part:
-    """Return a part of an answer with the id of its item."""
+    """Return a part of an answer with the id of its item, and a call with the status that OpenAI gives it."""
     if isinstance(part, (Text, Refusal)):
         return replace(part, extra=_with_fields(part.extra, _ITEM, {"id": item_id}))
     if isinstance(part, ToolCall):

@@ -82,7 +82,7 @@ class ResponseEntry(Value, frozen=True, tag_field="kind", tag="response"):
         return {**self.document, "output": list(self.output)}
 
     def find_items(self, wanted: Set[str]) -> dict[str, tuple[Object, BoundMessages]]:
-        """Return the wanted items of this entry by id, as documents and as messages."""
+        """Return the wanted items of this entry by id, as documents and as messages: of its input, then its answer."""
         found = {
             item["id"]: (item, BoundMessages("", decode_input([item])))
             for item in self.items
@@ -129,7 +129,7 @@ def encode_entry(entry: ResponseEntry | UpstreamPin | ConversationEntry) -> byte
 
 
 def decode_entry(data: bytes) -> ResponseEntry | UpstreamPin | ConversationEntry | None:
-    """Decode an entry; None for one that another version has written."""
+    """Decode an entry, or return None if another version has written it."""
     try:
         return _decoder.decode(data)
     except msgspec.MsgspecError:
@@ -141,7 +141,7 @@ def new_digits() -> str:
 
 
 def entry_digits(item_id: str) -> str | None:
-    """Return the digits of the entry of an item; None for an id that the gateway did not make.
+    """Return the digits of an item's entry, or None for an id that the gateway did not make.
 
     >>> entry_digits("fc_" + "ab" * 24 + "_2") == "ab" * 24
     True
@@ -172,6 +172,7 @@ def input_documents(items: Sequence[Object], digits: str) -> tuple[Object, ...]:
 
 
 def _input_document(item: Object, digits: str, number: int) -> Object:
+    """Return an input item with an id and a type, unless it has them. The text of a message becomes a list."""
     kind = item.get("type") or ("message" if "role" in item else "item")
     prefix = _ITEM_PREFIXES.get(kind, "item")
     made = {"id": f"{prefix}_{digits}_i{number}", "type": kind}

@@ -73,8 +73,9 @@ class ResponseState:
         request: Callable[[], Request],
         may_keep: Callable[[], bool],
     ) -> PendingResponse:
-        """Resolve the references of a request; ResponseStateError if one cannot be resolved.
+        """Load the stored state that a request refers to, and lock its conversation until `close_response`.
 
+        Raise ResponseStateError if a reference cannot be resolved, or the request asks for a background response.
         `request` decodes the document, which is only needed if there is something to resolve. `may_keep` checks
         whether an upstream of the model stores responses itself.
         """
@@ -105,7 +106,10 @@ class ResponseState:
         return pending
 
     async def _find_unstored_pin(self, pending: PendingResponse, response_id: str) -> None:
-        """Set the upstream of a response if it is known. Without a store, an unknown id goes on unchecked."""
+        """Set the upstream of a response if it is known. Without a store, an unknown id goes on unchecked.
+
+        Raise ResponseStateError (404) if it is another client's response.
+        """
         pin = (await pending.access.load([response_id], namespace="")).get(response_id)
         if not isinstance(pin, UpstreamPin):
             return
@@ -114,6 +118,10 @@ class ResponseState:
         pending.continue_pinned(pin)
 
     async def _continue_response(self, pending: PendingResponse, previous_id: str) -> None:
+        """Load the conversation up to a response, or set the upstream that stores it.
+
+        Raise ResponseStateError (404) if there is no such response.
+        """
         data = (await pending.access.load_bytes([previous_id])).get(previous_id, b"")
         entry = decode_entry(data)
         if isinstance(entry, UpstreamPin):
@@ -125,7 +133,10 @@ class ResponseState:
             raise not_found("response", previous_id, "/previous_response_id", "previous_response_not_found")
 
     async def _open_conversation(self, pending: PendingResponse, document: Object, conversation_id: str) -> None:
-        """Lock a conversation and load it. The lock is held until `close_response`."""
+        """Lock a conversation and load it. The lock is held until `close_response`.
+
+        Raise ResponseStateError if it is locked or unknown, or if the request forbids storing.
+        """
         if document.get("store") is False:
             hint = "leave out `store`, or send the whole conversation in `input`"
             raise ResponseStateError(
@@ -156,7 +167,10 @@ class ResponseState:
         return entry
 
     async def _load_history(self, pending: PendingResponse, chain: tuple[str, ...], size: int, pointer: str) -> None:
-        """Load the entries of a conversation, within the limits for its length and its size."""
+        """Set the history of a response to the entries of its conversation. From now on the request is rebuilt from it.
+
+        Raise ResponseStateError beyond the limits for length and size, and for an entry that has expired.
+        """
         self._check_length(len(chain), pointer)
         pending.access.check_bytes(size, pointer)
         entries = await self.load_entries(pending.access, chain, pointer)
@@ -169,7 +183,7 @@ class ResponseState:
             raise ResponseStateError(message, pointer=pointer, hint=_RESTART)
 
     async def load_entries(self, access: StateAccess, chain: Sequence[str], pointer: str = "") -> list[ResponseEntry]:
-        """Load entries in order, and renew them; not found if one has expired or was deleted."""
+        """Load entries in order, and renew them. Raise ResponseStateError (404) if one has expired or was deleted."""
         loaded = await access.load(chain, self._row.seconds)
         entries = [entry for entry_id in chain if isinstance(entry := loaded.get(entry_id), ResponseEntry)]
         if len(entries) < len(chain):
@@ -180,7 +194,11 @@ class ResponseState:
     async def _read_input(
         self, pending: PendingResponse, document: Object, request: Callable[[], Request], may_keep: Callable[[], bool]
     ) -> None:
-        """Read the input of a request, with its references to items resolved."""
+        """Set the input of a response, with the request's references to items resolved.
+
+        A request that cannot be decoded is not stored. If it has stored history, or its items are unknown or too large
+        for the conversation, raise the error.
+        """
         access = pending.access
         try:
             decoded = await access.offload.run(pending.request_bytes, request)
@@ -228,9 +246,10 @@ class ResponseState:
     async def append_entry(
         self, access: StateAccess, conversation_id: str, token: str, entry: ResponseEntry, estimate: int
     ) -> None:
-        """Append a copy of an entry to a locked conversation: deleting the response does not change it.
+        """Append a copy of an entry to a conversation that `token` locks: deleting the response does not change it.
 
-        `estimate` is its approximate size in bytes.
+        The lock is extended. `estimate` is the approximate size in bytes. Raise ResponseStateError if the lock is lost, or
+        the conversation is unknown or too long.
         """
         await self.lock_conversation(access, conversation_id, token)
         conversation = await self.find_conversation(access, conversation_id)
@@ -243,7 +262,7 @@ class ResponseState:
     async def save(
         self, access: StateAccess, entry_id: str, entry: ResponseEntry | ConversationEntry, estimate: int = 0
     ) -> int:
-        """Save an entry, and return its size in bytes; a large one by the `estimate` is encoded in a thread."""
+        """Save an entry, and return its size in bytes. It is encoded in a thread if `estimate`, in bytes, is large."""
         data = await access.offload.run(estimate, encode_entry, entry)
         await self._store.save(access.owner, entry_id, data, self._row.seconds)
         return len(data)
@@ -260,8 +279,9 @@ class ResponseState:
     ) -> None:
         """Remember the upstream that stores a response, and the tools that were `offered`, if they were selected.
 
-        `last_id` is the id of the last turn, if several turns made the response. Without a store, all pins share one bound.
-        Without a store, the upstream's own state is also the only one there is, so it need not be known to have any.
+        `last_id` is the id of the last turn, if several turns made the response. Without a store, all pins share one
+        bound, and the upstream need not be known to store responses: no other state could continue them. A failure of the
+        store is logged.
         """
         if pending.is_saved or not response_id or not wants_store:
             return
@@ -291,7 +311,7 @@ class ResponseState:
             _log.error("cannot unlock a conversation: %s", error)
 
     async def find_response(self, access: StateAccess, response_id: str) -> ResponseEntry | UpstreamPin:
-        """Return a response of this owner, or its upstream."""
+        """Return a response of this owner, or its upstream. Raise ResponseStateError (404) if there is none."""
         entry = (await access.load([response_id], namespace=None if self.keeps_responses else "")).get(response_id)
         if isinstance(entry, UpstreamPin) and entry.owner == access.owner:
             return entry
@@ -304,7 +324,7 @@ class ResponseState:
 
 
 def _read_references(document: Object) -> tuple[str | None, str | None]:
-    """Return `previous_response_id` and the id of `conversation`; they exclude each other."""
+    """Return `previous_response_id` and the id of `conversation`. Raise ResponseStateError if both are set, or no ids."""
     previous_id, conversation = document.get("previous_response_id"), document.get("conversation")
     conversation_id = conversation.get("id") if isinstance(conversation, dict) else conversation
     for name, value in (("previous_response_id", previous_id), ("conversation", conversation_id)):
@@ -318,7 +338,7 @@ def _read_references(document: Object) -> tuple[str | None, str | None]:
 
 
 def _final_document(written: bytes) -> Object:
-    """Return the response in a complete answer, whole or at the end of a stream."""
+    """Return the response in a complete answer, whole or at the end of a stream. Raise ProtocolError if it has none."""
     if written.startswith(b"{"):
         return parse_object(written)
     for _, payload in SSEDecoder().feed(written):

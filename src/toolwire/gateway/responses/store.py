@@ -75,15 +75,15 @@ class InMemoryResponses:
 
     async def load(self, owner: str, entry_ids: Sequence[str], renew: float | None = None) -> dict[str, bytes]:
         cache, now = self._caches.get(owner), self._clock()
-        found: dict[str, bytes] = {}
+        loaded: dict[str, bytes] = {}
         for entry_id in entry_ids:
             data = None if cache is None else cache.get(entry_id, now)
             if cache is None or data is None:
                 continue
-            found[entry_id] = data
+            loaded[entry_id] = data
             if renew is not None:
                 cache.put(entry_id, data, now, renew, len(data))
-        return found
+        return loaded
 
     async def delete(self, owner: str, entry_ids: Sequence[str]) -> None:
         for entry_id in entry_ids if owner in self._caches else ():
@@ -140,7 +140,10 @@ class StateAccess:
     async def load(
         self, entry_ids: Sequence[str], renew: float | None = None, *, namespace: str | None = None
     ) -> dict[str, ResponseEntry | UpstreamPin | ConversationEntry]:
-        """Load and decode entries; `renew` sets the seconds until they expire."""
+        """Load and decode entries, within the memory of the request. `renew` sets the seconds until they expire.
+
+        `namespace` is an owner other than the client: pins without a store belong to "".
+        """
         loaded = await self.load_bytes(entry_ids, renew, namespace=namespace)
         return await self.offload.run(sum(map(len, loaded.values())), _decode_entries, loaded)
 
@@ -159,7 +162,7 @@ class StateAccess:
     ) -> tuple[dict[str, ResponseEntry | UpstreamPin | ConversationEntry], int]:
         """Load entries of unknown size, in batches, and return them with their size in bytes.
 
-        ResponseStateError if they are too large together.
+        Memory is reserved for them. Raise ResponseStateError if they are too large together.
         """
         entries: dict[str, ResponseEntry | UpstreamPin | ConversationEntry] = {}
         size = 0
@@ -173,7 +176,8 @@ class StateAccess:
     def admit_items(self, size: int, values: int, copies: int) -> None:
         """Reserve the memory for stored items that are repeated in a request, before it is built.
 
-        `size` and `values` are those of all repetitions; `copies` is the result of `text_copies`.
+        `size` and `values` count all repetitions; `copies` is the result of `text_copies`. Raise ResponseStateError if
+        they are too many, and MemoryExhausted.
         """
         self.check_bytes(size, "/input")
         if values > self._max_values:
@@ -184,7 +188,7 @@ class StateAccess:
         self._memory.add(size + parsed_size(size, values, copies))
 
     def check_bytes(self, size: int, pointer: str) -> None:
-        """Refuse a stored conversation that is larger than a request may be."""
+        """Raise ResponseStateError for a stored conversation that is larger than a request may be."""
         if size > self._max_bytes:
             message = f"the stored conversation has {size} bytes; the limit is {self._max_bytes}"
             hint = "start again with a shorter conversation in `input`"
@@ -192,6 +196,6 @@ class StateAccess:
 
 
 def _decode_entries(loaded: Mapping[str, bytes]) -> dict[str, ResponseEntry | UpstreamPin | ConversationEntry]:
-    """Decode entries; those that another version has written are left out."""
+    """Decode entries. Leave out entries that another version has written."""
     decoded = {entry_id: decode_entry(data) for entry_id, data in loaded.items()}
     return {entry_id: entry for entry_id, entry in decoded.items() if entry is not None}

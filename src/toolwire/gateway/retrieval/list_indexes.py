@@ -48,7 +48,7 @@ class VectorCache:
         return self._encoder.dimensions
 
     def encode(self, texts: Sequence[str], progress: ProgressCallback | None = None) -> Vectors:
-        """Return one vector per text. Only texts without a stored vector are encoded."""
+        """Return one vector per text. Only texts without a stored vector are encoded, and their vectors stored."""
         digests = [_digest(text) for text in texts]
         vectors = np.empty((len(texts), self.dimensions), np.float32)
         missing: dict[bytes, list[int]] = {}
@@ -150,15 +150,18 @@ class ToolListIndexes:
         self._task: asyncio.Task[None] | None = None
 
     def find(self, client: str, digest: bytes) -> ToolIndex | None:
-        """Return the index of a list, if it is complete."""
-        found = self._indexes.get((client, digest))
-        if found is None:
+        """Return the index of a list, or None if it is not complete. It counts as used."""
+        sized_index = self._indexes.get((client, digest))
+        if sized_index is None:
             return None
         self._indexes.move_to_end((client, digest))
-        return found.tool_index
+        return sized_index.tool_index
 
     def request(self, client: str, plan: RetrievalPlan) -> None:
-        """Build the index of a list in the background. A client with too many new lists loses the oldest of them."""
+        """Build the index of a list in the background, unless it is known, or too large.
+
+        A client with too many new lists loses the oldest of them. If too much waits for all clients, nothing is done.
+        """
         waiting = self._pending.get(client, OrderedDict())
         if plan.digest in waiting or (client, plan.digest) in self._indexes:
             return
@@ -187,7 +190,10 @@ class ToolListIndexes:
             await asyncio.wait({self._task})
 
     async def _build_pending(self) -> None:
-        """Encode one batch of the next client's list at a time, and move the client to the end of the queue."""
+        """Encode all lists that wait, and keep their indexes. A list that fails is logged and dropped.
+
+        Clients take turns: one batch of a client's list is encoded, then the client moves to the end of the queue.
+        """
         while self._pending:
             client, waiting = self._pending.popitem(last=False)
             if not waiting:

@@ -54,9 +54,9 @@ class RetrievalPlan(Struct, frozen=True):
     earlier: tuple[str, ...] = ()  # names of offered tools in a conversation that the upstream stores
 
     def offer(self, selected: Sequence[str]) -> tuple[Tool, ...]:
-        """Return the tools to offer: the search tool, those selected in the client's order, and later ones.
+        """Return the tools to offer: the search tool, selected tools in the client's order, and tools of the history.
 
-        With the search of a provider, the client has deferred the others itself, and translation adds found tools.
+        A cache mark of a tool that is left out moves to the last selected tool. With the search of a provider, the client has deferred the others itself, and translation adds found tools.
         """
         if self.is_hosted:
             return self.tools
@@ -70,7 +70,7 @@ class RetrievalPlan(Struct, frozen=True):
         marks = [tool.cache for tool in self.tools if tool.cache is not None and tool.name not in names]
         tools = _mark_last(tools, marks[-1]) if marks else tools
         for name in self.later:
-            if name not in names:
+            if name not in names:  # not selected before
                 added = [replace(tool, cache=None) if marks else tool for tool in by_name[name]]
                 tools += [replace(tool, deferred=True) for tool in added] if name in self.found else added
         return tuple(tools)
@@ -94,7 +94,7 @@ def is_stored_elsewhere(request: Request) -> bool:
 def plan_retrieval(
     request: Request, retrieval: RetrieveRow, earlier: Sequence[str] | None = None
 ) -> RetrievalPlan | None:
-    """Return the plan for a request; None if all of its tools are offered.
+    """Return the plan for a request, or None if all of its tools are offered.
 
     That is the case for a short list, for a client that defers the loading of tools itself, and for a conversation that
     an upstream stores, unless it is known which tools were offered `earlier`.
@@ -131,7 +131,10 @@ def plan_retrieval(
 
 
 def plan_hosted_search(request: Request, wire: Wire) -> RetrievalPlan | None:
-    """Return the plan for a client that relies on the tool search of a provider, at a target without one."""
+    """Return the plan for a client that relies on the tool search of a provider, at a target without one.
+
+    Return None if running the search here would change nothing, or if a tool of the client has the name of ours.
+    """
     search = plan_search(request, wire, runs_search=True)
     if search == plan_search(request, wire, runs_search=False) or SEARCH_TOOLS in {tool.name for tool in request.tools}:
         return None
@@ -246,7 +249,10 @@ class OfferedClientTools:
         return name not in self._known and not self.is_search(name)
 
     async def search(self, call: ToolCall) -> tuple[ToolResult, list[Tool]]:
-        """Answer a search. Return its result, and the tools that it adds to the offer."""
+        """Answer a search, and offer the tools that it finds. Return its result, and the tools to add to the request.
+
+        With the search of a provider, translation adds them itself. An empty query, and too many searches, are errors.
+        """
         if self.has_no_search:
             message = f"No more searches. Use the tools that are offered, or answer without {SEARCH_TOOLS}."
             return call.result(message, is_error=True), []
@@ -272,7 +278,7 @@ class OfferedClientTools:
             self._offered[tool.name] = None
 
     async def refuse(self, call: ToolCall) -> ToolResult:
-        """Return the result of a call of a tool that does not exist, or of the gateway's that is not offered."""
+        """Return the error for a call of a tool that does not exist, or of a gateway tool that is not offered."""
         if call.name in self._known:
             return call.result(f"{call.name!r} is not offered. Find it with {SEARCH_TOOLS}.", is_error=True)
         size = _WORK_PER_NAME * len(self._known)
@@ -281,7 +287,7 @@ class OfferedClientTools:
         return call.result(f"There is no tool {call.name[:_MAX_NAME]!r}.{similar}{more}", is_error=True)
 
     def report(self, losses: Losses) -> None:
-        """Report the number of offered tools. The others are not lost while the model can search for them."""
+        """Add a loss with the number of offered tools: a warning if the model cannot search for the others."""
         detail = f"{self.offered} of {self.declared} tools offered"
         if self._plan.can_search:
             losses.add("/tools", "tools", "moved", f"{detail}; {SEARCH_TOOLS} finds the others", "info")

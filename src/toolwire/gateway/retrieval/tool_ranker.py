@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def find_encoder() -> tuple[Encoder | None, str]:
-    """Return the encoder with a description; None if it is not installed or cannot be read."""
+    """Return the encoder with a description of the selection, or None if it is not installed or cannot be read."""
     try:
         from ...retrieve.minilm import open_minilm
 
@@ -80,19 +80,19 @@ class ConversationSelections:
         self._selections: OrderedDict[_SelectionKey, _Selection] = OrderedDict()
 
     def find(self, conversations: Conversations, plan: RetrievalPlan) -> tuple[str, ...]:
-        """Return the selection of a conversation, if it still fits its tools.
+        """Return the selection of a conversation, or nothing if there is none that still fits its tools.
 
         Neither a list nor a system prompt that changes during a conversation changes the selection. A new conversation
         that begins with the same message and other tools, or another system prompt, has a selection of its own.
         """
         known = {tool.name for tool in plan.tools}
         for digest in (*plan.beginnings, *(plan.user_beginnings if plan.is_continued else ())):
-            found = self._selections.get((conversations, digest))
-            if found is None:
+            selection = self._selections.get((conversations, digest))
+            if selection is None:
                 continue
-            if found.digest == plan.digest or (plan.is_continued and known.issuperset(found.names)):
+            if selection.digest == plan.digest or (plan.is_continued and known.issuperset(selection.names)):
                 self._selections.move_to_end((conversations, digest))
-                return found.names
+                return selection.names
         return ()
 
     def add(self, conversations: Conversations, plan: RetrievalPlan, number: int, names: tuple[str, ...]) -> None:
@@ -139,9 +139,9 @@ class ToolRanker:
         work_size: int,
         earlier: Sequence[str] | None = None,
     ) -> OfferedClientTools | None:
-        """Select the tools that a request offers; None if these are all.
+        """Select the tools that a request offers, or return None if these are all.
 
-        `work_size` is that of the request, for `offload`. `earlier` has the names of the tools that were offered in a
+        `work_size` is the size of the work for the request, for `offload`. `earlier` has the names of the tools that were offered in a
         conversation that the upstream stores; None if they are not known.
         """
         plan = await offload.run(work_size, plan_retrieval, request, retrieval, earlier)
@@ -152,7 +152,10 @@ class ToolRanker:
         return await offload.run(work_size, OfferedClientTools, plan, selected, rank, offload)
 
     async def _select(self, plan: RetrievalPlan, model: str, client: str, offload: ClientOffload) -> Sequence[str]:
-        """Return the names of the best tools for the first query of a conversation that has matches."""
+        """Return the names of the best tools for the first query of a conversation that has matches, and keep them.
+
+        Later requests of the conversation get the same names.
+        """
         conversations = (client, model, plan.k)
         selected = self._selections.find(conversations, plan)
         if selected:
@@ -172,7 +175,7 @@ class ToolRanker:
     async def open_hosted_search(
         self, request: Request, wire: Wire, client: str, offload: ClientOffload, work_size: int
     ) -> OfferedClientTools | None:
-        """Open the search for a client that relies on the search of a provider; None if the target has one."""
+        """Open the search for a client that relies on the search of a provider, or return None if it is not needed."""
         plan = await offload.run(work_size, plan_hosted_search, request, wire)
         if plan is None:
             return None
@@ -182,7 +185,10 @@ class ToolRanker:
     async def rank(
         self, plan: RetrievalPlan, client: str, offload: ClientOffload, query: str, k: int
     ) -> Sequence[Tool]:
-        """Return the best tools for a text. A list without vectors, or a busy encoder, means: by keyword."""
+        """Return the `k` best tools for a text, by keyword only if the list has no vectors, or the encoder is busy.
+
+        Vectors of a new list are requested for later.
+        """
         index = None if self.indexes is None else self.indexes.find(client, plan.digest)
         if index is not None and query.strip():
             hits = await self._search(index, offload, query, k)
@@ -198,7 +204,10 @@ class ToolRanker:
         return await offload.run(size, rank_by_words, query, plan.tools, k)
 
     async def _search(self, index: ToolIndex, offload: ClientOffload, query: str, k: int) -> list[SearchHit] | None:
-        """Search by meaning, too; return None if the encoder is too slow. A search that has begun ends in its thread."""
+        """Search by keyword and by meaning. Return None if that takes longer than `max_seconds`.
+
+        A search that has begun ends in its thread.
+        """
         search = asyncio.ensure_future(offload.run(LARGE + 1, index.search, query, k))
         try:
             done, _ = await asyncio.wait({search}, timeout=self.max_seconds)

@@ -57,7 +57,10 @@ class HealthTable:
         self.probes: Counter[tuple[str, str]] = Counter()  # by upstream and outcome
 
     def health_of(self, label: str, upstream: str, retry_ratio: float, *, can_probe: bool) -> TargetHealth:
-        """Return the health of a target, with the current settings. If too many are known, healthy ones are dropped."""
+        """Return the health of a target, and set it and its upstream's retry budget to the current settings.
+
+        If too many targets are known, healthy ones are dropped.
+        """
         budget = self._budgets.setdefault(upstream, RetryBudget(retry_ratio))
         budget.ratio, budget.processes = retry_ratio, self.processes
         health = self._by_label.get(label)
@@ -114,7 +117,10 @@ class SharedHealthTable(HealthTable):
             self._task = asyncio.ensure_future(self._exchange())
 
     async def _exchange(self) -> None:
-        """Write the changes, then read all cooldowns; again if there were changes in the meantime."""
+        """Write the changes, then read and apply all cooldowns; again if there were changes in the meantime.
+
+        If the store fails, the changes are dropped.
+        """
         try:
             while True:
                 if self._changes:
@@ -129,12 +135,13 @@ class SharedHealthTable(HealthTable):
             self._changes = {}  # the failure is logged; the states of this process stay in place
 
     def _apply(self, remaining: Mapping[str, float]) -> None:
-        """Apply the cooldowns of other processes to the targets that this one uses, also those that ended early."""
+        """Apply the cooldowns of other processes, and their early ends, to the targets that this process uses."""
         now = self.clock()
         for label, health in self._by_label.items():
             if label in remaining:
                 health.share_cooldown(now, remaining[label])
-            elif now < self._ends.get(label, now) - _READ_INTERVAL:  # which is longer than a read usually takes
+            # The store does not have it any more, long before its end: a read usually takes less than the interval.
+            elif now < self._ends.get(label, now) - _READ_INTERVAL:
                 health.share_success(now)
         self._ends = {label: now + seconds for label, seconds in remaining.items()}
 
@@ -189,6 +196,7 @@ async def probe_upstreams(
 
 
 async def _probe(upstream: ConfiguredUpstream, environment: Mapping[str, str], seconds: float) -> ProbeResult:
+    """Request the list of models of an upstream, and return the outcome. Models in this process are not asked."""
     endpoint = upstream.endpoint("any")
     if endpoint.vendor.transport is not None:
         return ProbeResult(upstream.name, "not asked", detail="it runs in this process")
@@ -236,7 +244,7 @@ class SilenceWatch:
             self._watched.discard(label)
 
     def check(self, label: str, health: TargetHealth, upstream: ConfiguredUpstream) -> None:
-        """Send a probe if it is due."""
+        """Send a probe in a task if it is due, and note a change of the state."""
         before = health.state
         if health.begin_probe(self._table.clock(), upstream.row.first_event):
             if health.state != before:
@@ -246,7 +254,10 @@ class SilenceWatch:
             task.add_done_callback(self._probes.discard)
 
     async def _probe(self, label: str, health: TargetHealth, upstream: ConfiguredUpstream) -> None:
-        """Send a probe, and interrupt the waiting requests if it is not answered."""
+        """Send a probe, count its outcome and note it in the target's health.
+
+        If it is not answered, interrupt the waiting requests. A probe that cannot be sent is logged, and counts as answered.
+        """
         try:
             is_answered = await upstream.is_answering(min(_PROBE_SECONDS, upstream.row.first_event))
         except Exception:  # noqa: BLE001  # such as a certificate file that is gone: no evidence against the upstream

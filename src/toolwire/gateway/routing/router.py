@@ -100,7 +100,10 @@ def _limit_window(window: int | None, endpoint: Endpoint) -> int | None:
 
 
 def make_target(upstream: ConfiguredUpstream, model: str, row: ModelRow, table: HealthTable) -> Target:
-    """Return the target; ConfigError if the upstream has no raw completion endpoint, and the settings choose it."""
+    """Return the target of a model at an upstream, with its health in `table`.
+
+    Raise ConfigError if the settings choose a raw completion endpoint that the upstream does not have.
+    """
     emulation = row.emulation
     if emulation is None or emulation.via == "chat":
         endpoint = upstream.endpoint(model)
@@ -141,7 +144,7 @@ def make_target(upstream: ConfiguredUpstream, model: str, row: ModelRow, table: 
 
 
 def _default_first_event(upstream: ConfiguredUpstream, capabilities: ModelCapabilities) -> float:
-    """Return the time of the upstream, or a longer one for a model whose capability row has reasoning settings."""
+    """Return the upstream's time for a first event, or a longer time for a model that can reason."""
     seconds = upstream.row.first_event
     may_think = capabilities.thinking is not False and (
         capabilities.efforts or capabilities.adaptive or capabilities.budgets or capabilities.thinking
@@ -173,7 +176,7 @@ class Router:
         self._check_completions()
 
     def _check_completions(self) -> None:
-        """Report an upstream without a raw completion endpoint at the start, not at the first request."""
+        """Raise ConfigError for an upstream without a raw completion endpoint at the start, not at the first request."""
         for name, row in self._models.items():
             if row.emulation is not None and row.emulation.via == "completions":
                 try:
@@ -196,7 +199,10 @@ class Router:
         return sorted(name for name in self._models if not _is_pattern(name))
 
     def plan(self, model: str, *, tools: bool) -> list[Target]:
-        """List the targets for a request, in the order to try them."""
+        """List the targets for a request, in the order to try them, and send the probes that are due.
+
+        `tools`: the request has tools. Raise UnknownModel, and NoTarget if no target accepts tools.
+        """
         single_target = self._single_targets.get(model)
         if single_target is not None and (single_target.row.tools or not tools):
             return [single_target]
@@ -221,12 +227,12 @@ class Router:
         return sorted(capable, key=lambda target: not target.health.is_preferred(now))
 
     def first_target(self, model: str) -> Target:
-        """Return the first target of a model in the settings; UnknownModel if there is none."""
+        """Return the first target of a model in the settings. Raise UnknownModel if there is none."""
         name, _ = self._find_row(model)
         return self._make_targets(name, model)[0][0]
 
     def succeed(self, target: Target, sent_at: float) -> None:
-        """Note that a target works. Usually it did before, and nothing changes."""
+        """Note that a target works, and log and share a change of its state. Usually nothing changes."""
         health = target.health
         if health.is_healthy:
             return
@@ -236,7 +242,7 @@ class Router:
             self._note_change(target.label, health, before)
 
     def fail(self, target: Target, sent_at: float, fault: Fault) -> None:
-        """Note a failure of a target that another one may not have."""
+        """Note a failure of a target that another one may not have, and log and share a change of its state."""
         health = target.health
         before, is_timeout = health.state, fault.code == "timeout"
         health.fail(
@@ -252,7 +258,7 @@ class Router:
             self._note_change(target.label, health, before, fault.kind)
 
     def depart(self, target: Target, sent_at: float, *, is_stream: bool) -> None:
-        """Note that a client left before the first byte of its answer."""
+        """Note that a client left before the first byte of its answer, and probe the target if that is due."""
         health = target.health
         before = health.state
         health.depart(self._health.clock(), sent_at, is_stream=is_stream)
@@ -276,20 +282,23 @@ class Router:
         self._health.note_change(label, health)
 
     def _find_row(self, model: str) -> tuple[str, ModelRow]:
-        """Look up a model: by name (also with `:` for `/`), by pattern (longest first), then as `upstream/model`."""
-        head, mark, rest = _split_model_name(model)
-        for name in (model, f"{head}/{rest}"):
+        """Look up a model: by name (also with `:` for `/`), by pattern (longest first), then as `upstream/model`.
+
+        Raise UnknownModel if there is none.
+        """
+        upstream, mark, upstream_model = _split_model_name(model)
+        for name in (model, f"{upstream}/{upstream_model}"):
             if name in self._models:
                 return name, self._models[name]
         for pattern in self._patterns:
             if fnmatchcase(model, pattern):
                 return pattern, self._models[pattern]
-        if mark and rest and head in self._upstreams:
-            return model, ModelRow(upstream=head, model=rest)
+        if mark and upstream_model and upstream in self._upstreams:
+            return model, ModelRow(upstream=upstream, model=upstream_model)
         raise UnknownModel(model)
 
     def describe_models(self, model: str, may_use: Callable[[str], bool]) -> str:
-        """Return a hint with models that a client may use instead of an unknown one."""
+        """Return a hint with models that a client may use instead of an unknown model: a similar name first."""
         names = [name for name in self.names if may_use(name)]
         close_matches = NameIndex(names).similar(model, 1)
         upstreams = [name for name in self.upstreams if may_use(f"{name}/{model}")]
@@ -301,24 +310,24 @@ class Router:
         return "; ".join(hints)
 
     def _make_targets(self, name: str, requested: str) -> list[tuple[Target, float]]:
-        """List the targets of a row with their weights.
+        """List the targets of a row with their weights, and remember them.
 
         `requested` is the model's name where the target has none of its own.
         """
-        found = self._weighted_targets.get((name, requested))
-        if found is None:
+        weighted = self._weighted_targets.get((name, requested))
+        if weighted is None:
             if len(self._weighted_targets) >= _MAX_REMEMBERED:
                 self._weighted_targets.clear()
             row = self._models[name] if name in self._models else self._find_row(name)[1]
             rows = row.targets or (TargetRow(row.upstream or "", row.model),)
-            found = self._weighted_targets[name, requested] = [
+            weighted = self._weighted_targets[name, requested] = [
                 (
                     self._make_target(target_row, _target_model(target_row.model, name, requested), row),
                     target_row.weight,
                 )
                 for target_row in rows
             ]
-        return found
+        return weighted
 
     def _make_target(self, target_row: TargetRow, model: str, row: ModelRow) -> Target:
         return make_target(self._upstreams[target_row.upstream], model, row, self._health)

@@ -36,7 +36,10 @@ class ConfiguredUpstream:
         on_key: Callable[[str], None] | None = None,
         capability_rows: tuple[CapabilityRow, ...] = (),
     ) -> None:
-        """Check the row. `on_key` is called with every new key of a key command, for redaction."""
+        """Read the key and check the row. `on_key` is called with every new key of a key command, for redaction.
+
+        Raise ConfigError if the row is wrong.
+        """
         self.name = name
         self.row = row
         self._vendor = find_vendor(name, row)
@@ -70,18 +73,21 @@ class ConfiguredUpstream:
         return self.prober is None or await is_answering(self.endpoint("any"), self.prober, seconds)
 
     def endpoint(self, model: str, kept_tokens: tuple[str, ...] | None = None) -> Endpoint:
-        """Return the endpoint of `model`; with `kept_tokens`, its raw completion endpoint, which keeps these tokens."""
-        found = self._endpoints.get((model, kept_tokens))
-        if found is None:
+        """Return the endpoint of `model`, which is cached.
+
+        With `kept_tokens`, it is the raw completion endpoint, which keeps these tokens in its answers.
+        """
+        endpoint = self._endpoints.get((model, kept_tokens))
+        if endpoint is None:
             if len(self._endpoints) >= _MAX_CACHED_ENDPOINTS:
                 self._endpoints.clear()
-            found = self._resolve(model)
-            found = found if kept_tokens is None else found.at_completions(kept_tokens)
-            self._endpoints[model, kept_tokens] = found
-        return found
+            endpoint = self._resolve(model)
+            endpoint = endpoint if kept_tokens is None else endpoint.at_completions(kept_tokens)
+            self._endpoints[model, kept_tokens] = endpoint
+        return endpoint
 
     def _resolve(self, model: str) -> Endpoint:
-        """Resolve the endpoint of a model; errors name the row of the settings."""
+        """Return the endpoint of a model by the row. Raise ConfigError, with the location of the row, if it is wrong."""
         row = self.row
         if row.provider is None and row.base_url is None:
             raise ConfigError(f"{_location(self.name)}: needs a provider or a base_url")
@@ -111,7 +117,7 @@ class ConfiguredUpstream:
 
 
 def find_vendor(name: str, row: UpstreamRow) -> Vendor:
-    """Return the provider of a row. ConfigError names the row if there is no such provider."""
+    """Return the provider of a row. Raise ConfigError, with the location of the row, if there is no such provider."""
     try:
         return COMPATIBLE if row.provider is None else find(row.provider)
     except ConfigError as error:
@@ -139,7 +145,7 @@ def _is_configured(vendor: Vendor, environment: Mapping[str, str]) -> bool:
 
 
 def known_keys(rows: Mapping[str, UpstreamRow], environment: Mapping[str, str]) -> list[str]:
-    """Collect the keys for upstreams, for redaction."""
+    """Collect the keys for upstreams, for redaction: of the rows, in their headers, and in usual variables."""
     found = [_read_key(name, row, environment) for name, row in rows.items()]
     found += [
         environment.get(variable, "").strip()
@@ -152,7 +158,10 @@ def known_keys(rows: Mapping[str, UpstreamRow], environment: Mapping[str, str]) 
 
 
 def _read_key(name: str, row: UpstreamRow, environment: Mapping[str, str]) -> str | None:
-    """Read the key from the variable or file of the row; None means the provider's usual variable."""
+    """Return the key from the variable or file of the row, or None for a key command or the provider's usual variable.
+
+    Raise ConfigError if it cannot be read, or if the row names several sources.
+    """
     sources = [source for source in ("key_env", "key_file", "key_command") if getattr(row, source) is not None]
     if len(sources) > 1:
         raise ConfigError(f"{_location(name)}: has both {' and '.join(sources)}", hint="keep one of them")
@@ -172,6 +181,7 @@ def _read_key(name: str, row: UpstreamRow, environment: Mapping[str, str]) -> st
 def _make_key_command(
     name: str, row: UpstreamRow, environment: Mapping[str, str], on_key: Callable[[str], None] | None
 ) -> KeyCommand | None:
+    """Return the key command of the row, or None. Raise ConfigError if its program cannot be run."""
     if row.key_command is None:
         return None
     try:
@@ -186,7 +196,7 @@ def _make_key_command(
 
 
 class UpstreamTransports:
-    """The transports of upstreams. Proxies and trusted certificates are those of the environment."""
+    """The transports of upstreams. The environment names proxies and trusted certificates."""
 
     def __init__(self, environment: Mapping[str, str], settings: Settings) -> None:
         limits = settings.limits
@@ -197,7 +207,10 @@ class UpstreamTransports:
         self._by_certificate: dict[tuple[str, str | None], HttpTransport] = {}
 
     def of(self, name: str, row: UpstreamRow) -> HttpTransport:
-        """Return the transport of an upstream. ConfigError names its row if its certificate cannot be used."""
+        """Return the transport of an upstream; upstreams with the same client certificate share it.
+
+        Raise ConfigError, with the location of the row, if the certificate cannot be used.
+        """
         if row.client_certificate is None:
             return self._shared
         files = (row.client_certificate, row.client_key)

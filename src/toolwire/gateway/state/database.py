@@ -56,7 +56,7 @@ class SqliteLink:
     def read(self, work: Callable[[Execute], R]) -> R:
         """Run statements that only read, on the event loop: some microseconds, from the page cache.
 
-        A reader never waits for a writer. StoreError if there is no such file yet, or if it cannot be read at once.
+        A reader never waits for a writer. Raise StoreError if there is no such file yet, or it cannot be read at once.
         """
         try:
             if self._reader is None:
@@ -100,7 +100,7 @@ class SqliteLink:
                 self._reader = None
 
     def _run(self, work: Any) -> Any:
-        """Run `work` on the connection in a transaction; StoreError on failure."""
+        """Run `work` on the connection in a transaction. Connect first if necessary. Raise StoreError on failure."""
         with self._lock:
             try:
                 if self._connection is None:
@@ -134,6 +134,7 @@ class PostgresLink:
     """
 
     def __init__(self, url: str, tables: Sequence[str], first: str, setting: str) -> None:
+        """Check the address without connecting. Raise ConfigError if it is invalid, and MissingExtra without psycopg."""
         try:
             import psycopg
         except ImportError:
@@ -174,7 +175,7 @@ class PostgresLink:
             self._disconnect()
 
     def _run(self, work: Any) -> Any:
-        """Run `work` on a cursor in a transaction. After a failure, the next call connects anew."""
+        """Run `work` on a cursor in a transaction. Raise StoreError on failure; then the next call connects anew."""
         with self._lock:
             try:
                 if self._connection is None or self._connection.closed:
@@ -186,7 +187,7 @@ class PostgresLink:
                 raise server_error("PostgreSQL", self._url, error) from None
 
     def _connect(self) -> Any:
-        """Connect and create the tables. Options in the address take precedence over our timeouts."""
+        """Connect, and create the tables if they do not exist. The address's options take precedence over our timeouts."""
         options = {
             "connect_timeout": 3,
             "tcp_user_timeout": 10_000,
@@ -195,8 +196,8 @@ class PostgresLink:
         parameters = self._psycopg.conninfo.conninfo_to_dict(self._url)
         connection = self._psycopg.connect(**{**options, **parameters}, autocommit=True)
         try:
-            found = connection.execute("SELECT to_regclass(%s)::text", (self._first,)).fetchone()[0]
-            if found is None:  # if several processes start at once, one creates the tables and the others wait
+            first_table = connection.execute("SELECT to_regclass(%s)::text", (self._first,)).fetchone()[0]
+            if first_table is None:  # if several processes start at once, one creates the tables and the others wait
                 tables = "; ".join(self._tables)
                 connection.execute(f"SELECT pg_advisory_xact_lock(hashtext('toolwire_tables')); {tables}")
         except BaseException:
@@ -257,7 +258,11 @@ class StateDatabase:
         self._executor = ThreadPoolExecutor(1, "toolwire-state")
 
     async def transact(self, work: Callable[[Execute], R], *, writes: bool = True) -> R:
-        """Run `work` in one transaction of the thread; StoreError, with a message fit for a client, on failure."""
+        """Run `work` in one transaction of the thread, or on the event loop if it only reads from SQLite.
+
+        Raise StoreError, with a message fit for a client, on a failure or a timeout, which start a cooldown, and during
+        the cooldown. The start and the end of an outage are logged.
+        """
         if not writes and isinstance(self._link, SqliteLink):
             try:
                 return self._link.read(work)

@@ -100,6 +100,7 @@ class FileLimiter:
         self._cooldown_until: float | None = None  # set during an outage
 
     async def admit(self, caller: Caller) -> None:
+        """Count a request in the file, or by the fallback. Raise RateLimited, or StoreError without a fallback."""
         limits = limits_of(caller)
         if not limits:
             return
@@ -145,7 +146,10 @@ class FileLimiter:
             self._descriptor = None
 
     def _admit(self, name: str, limits: Sequence[Limit]) -> tuple[Limit, float] | None:
-        """Check all limits, then count the request; return the exceeded limit and the seconds until there is room."""
+        """Check all limits, then count the request and return None.
+
+        Return the exceeded limit and the seconds until there is room, if there is one; then nothing is counted.
+        """
         now = self._clock()
         records = [self._load(name, limit, now) for limit in limits]
         exceeded = admit_request([(record.limit, record.window) for record in records], now)
@@ -166,7 +170,10 @@ class FileLimiter:
             self._save(record, now)
 
     def _load(self, name: str, limit: Limit, now: float) -> _LimitRecord:
-        """Read the record of a limit, or take one that was never used or has expired; StoreError if there is none."""
+        """Return the record of a limit as of `now`, or an empty record in place of an unused or expired one.
+
+        Raise StoreError if there is none.
+        """
         wanted, usable = self._hash(name, limit), None
         for probe in range(_MAX_PROBES):
             offset = len(_MAGIC) + (wanted[0] + probe) % _RECORDS * _LAYOUT.size
@@ -207,7 +214,10 @@ class FileLimiter:
         return found
 
     async def _run_locked(self, work: Callable[[], R]) -> R:
-        """Run `work` while the file is locked against other processes; StoreError if it cannot be used in time."""
+        """Run `work` while the file is locked against other processes. Open, create or replace the file if necessary.
+
+        Raise StoreError if it cannot be used in time. The start and the end of such an outage are logged.
+        """
         try:
             descriptor = self._descriptor
             if descriptor is None:
@@ -248,7 +258,7 @@ class FileLimiter:
         return (status.st_dev, status.st_ino) == self._identity
 
     async def _replace(self, descriptor: int) -> None:
-        """Lock a new file: a worker that starts later would have another one than this process.
+        """Open and lock a new file, and log that: a worker that starts later would have another file than this process.
 
         The descriptor keeps its number, because other requests may poll for its lock.
         """
@@ -259,7 +269,7 @@ class FileLimiter:
         await self._lock(descriptor)
 
     async def _lock(self, descriptor: int) -> None:
-        """Lock the file, or raise TimeoutError, which is an OSError."""
+        """Lock the file, or raise TimeoutError, which is an OSError, after `timeout` seconds, or at once in a cooldown."""
         if _try_lock(descriptor):
             return
         async with self._polling:
@@ -287,10 +297,10 @@ def _try_lock(descriptor: int) -> bool:
 
 
 def _initialise(descriptor: int, file: Path) -> None:
-    """Give a new or truncated file its size; ConfigError if it is not ours."""
-    found = os.pread(descriptor, len(_MAGIC), 0)
-    if not found:
+    """Write the beginning of a new file, and extend it to its size. Raise ConfigError if the file is not ours."""
+    beginning = os.pread(descriptor, len(_MAGIC), 0)
+    if not beginning:
         os.pwrite(descriptor, _MAGIC, 0)
-    elif found != _MAGIC:
+    elif beginning != _MAGIC:
         raise ConfigError(f"{file} is not a file of limits", hint="delete it, or choose another url in [state]")
     os.ftruncate(descriptor, _SIZE)

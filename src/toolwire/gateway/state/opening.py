@@ -13,7 +13,6 @@ await state.aclose()                         # writes pending usage
 from __future__ import annotations
 
 import asyncio
-import time as time_time
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from time import monotonic, time
@@ -48,7 +47,7 @@ def open_responses(
     *,
     memory_file: Path | None = None,
 ) -> ResponseStore:
-    """Open the store of the settings. It connects on first use; ConfigError or MissingExtra if it never could.
+    """Open the store of the settings. It connects on first use. Raise ConfigError or MissingExtra if it never could.
 
     Without `responses.store`, only the upstreams of responses are stored, in memory. `memory_file` replaces the memory
     for several worker processes.
@@ -130,7 +129,7 @@ class _LocalParts(NamedTuple):
 
 
 def open_state(settings: Settings, environment: Mapping[str, str], folder: Path | None = None) -> State:
-    """Open the configured state. It connects on first use; ConfigError or MissingExtra if it never could.
+    """Open the configured state. It connects on first use. Raise ConfigError or MissingExtra if it never could.
 
     `folder` is shared by the worker processes of one gateway. It has the state that one process has in its memory.
     """
@@ -172,12 +171,15 @@ def _open_own(row: StateRow) -> _Parts:
 
 
 def _open_in_process(row: StateRow) -> _LocalParts:
-    turn_store = InMemoryTurns(row.turns, row.turn_bytes, row.turn_seconds, time_time.monotonic)
-    return _LocalParts(InProcessLimiter(time_time.monotonic), turn_store, ProcessGap())
+    turn_store = InMemoryTurns(row.turns, row.turn_bytes, row.turn_seconds, monotonic)
+    return _LocalParts(InProcessLimiter(monotonic), turn_store, ProcessGap())
 
 
 def _open_shared(url: str, row: StateRow, folder: Path | None) -> _Parts:
-    """Open the shared state. That of the process, or of the workers of one gateway, is used during an outage."""
+    """Open the shared state. During an outage, a state of this process or of this gateway's workers is used.
+
+    Raise ConfigError if the address has an unknown scheme.
+    """
     if url.startswith((*_REDIS_SCHEMES, *_POSTGRES_SCHEMES)):
         local = _open_in_process(row) if folder is None else _open_folder(row, folder)
         return (_open_redis if url.startswith(_REDIS_SCHEMES) else _open_postgres)(url, row, local)
@@ -193,7 +195,7 @@ def _open_folder(row: StateRow, folder: Path) -> _LocalParts:
     from .file_limits import FileLimiter
     from .sql_stores import TURN_TABLES, SqlTurns
 
-    limiter = FileLimiter(folder / "limits", InProcessLimiter(time_time.monotonic), timeout=row.timeout)
+    limiter = FileLimiter(folder / "limits", InProcessLimiter(monotonic), timeout=row.timeout)
     database = _open_sqlite(folder / "turns.db", TURN_TABLES)
     table = SqlTurns(database, row.turn_seconds, bounds=OwnerBounds(row.turn_bytes, row.turns))
     return _LocalParts(
@@ -206,7 +208,7 @@ def _open_folder(row: StateRow, folder: Path) -> _LocalParts:
 
 
 def _open_file(file: Path, row: StateRow, local: _LocalParts) -> _Parts:
-    """Open the state of the gateways of one machine: a SQLite file, and one for the limits."""
+    """Open the state of all gateways on this machine: a SQLite file, and a file for the limits."""
     from .file_limits import FileLimiter
     from .sql_stores import COOLDOWN_TABLES, TURN_TABLES
 
@@ -219,6 +221,7 @@ def _open_file(file: Path, row: StateRow, local: _LocalParts) -> _Parts:
 
 
 def _open_postgres(url: str, row: StateRow, local: _LocalParts) -> _Parts:
+    """Open the state in PostgreSQL: limits, turns and cooldowns in tables."""
     from .database import PostgresLink, StateDatabase
     from .sql_stores import COOLDOWN_TABLES, LIMIT_TABLES, TURN_TABLES, SqlLimiter
 
@@ -230,12 +233,13 @@ def _open_postgres(url: str, row: StateRow, local: _LocalParts) -> _Parts:
 
 
 def _open_redis(url: str, row: StateRow, local: _LocalParts) -> _Parts:
+    """Open the state in Redis: limits, turns and cooldowns over one connection."""
     from .redis_link import RedisLink
     from .redis_stores import RedisCooldowns, RedisLimiter, RedisTurns
 
-    link = RedisLink(url, time_time.monotonic, "[state] url", timeout=row.timeout)
+    link = RedisLink(url, monotonic, "[state] url", timeout=row.timeout)
     table = RedisTurns(link, row.turn_seconds, local.gap)
-    cooldowns = SharedHealthTable(RedisCooldowns(link), time_time.monotonic)
+    cooldowns = SharedHealthTable(RedisCooldowns(link), monotonic)
     return _Parts(
         SharedLimiter(RedisLimiter(link), local.limiter, strict=row.strict),
         SharedTurns(table, local.turn_store, local.gap, strict=row.strict),
@@ -246,11 +250,11 @@ def _open_redis(url: str, row: StateRow, local: _LocalParts) -> _Parts:
 
 
 def _open_sql(database: StateDatabase, limiter: Limiter, row: StateRow, local: _LocalParts) -> _Parts:
-    """Open the turns and cooldowns of a database."""
+    """Return the turns and cooldowns of a database, with the given limiter."""
     from .sql_stores import SqlCooldowns, SqlTurns
 
     table = SqlTurns(database, row.turn_seconds)
-    cooldowns = SharedHealthTable(SqlCooldowns(database), time_time.monotonic)
+    cooldowns = SharedHealthTable(SqlCooldowns(database), monotonic)
     return _Parts(
         limiter,
         SharedTurns(table, local.turn_store, local.gap, strict=row.strict),

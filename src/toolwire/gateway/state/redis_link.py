@@ -39,7 +39,10 @@ class RedisLink:
     def __init__(
         self, url: str, clock: Callable[[], float], setting: str = "[state] url", *, timeout: float = _TIMEOUT
     ) -> None:
-        """Prepare the connection. `setting` is the name of the address, for errors. `timeout`: seconds for a batch."""
+        """Prepare the connection. `timeout`: seconds for a batch.
+
+        Raise ConfigError if the address is invalid; `setting` is its name, for the message.
+        """
         self._url = url
         self._timeout = timeout
         self._clock = clock
@@ -53,7 +56,10 @@ class RedisLink:
             raise invalid_address("Redis", setting, url) from None
 
     async def execute(self, *commands: Command) -> list[Any]:
-        """Return the replies; StoreError, with a message fit for a client, unless each command has one."""
+        """Send commands with the next batch, and return their replies.
+
+        Raise StoreError, with a message fit for a client, if a command fails, and at once after a recent failure.
+        """
         if self._cooldown_until is not None and self._clock() < self._cooldown_until:
             raise _unavailable_error()
         replies: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()

@@ -163,9 +163,9 @@ class RedisLimiter:
         self._clock = clock
 
     async def admit(self, caller: Caller) -> None:
-        """Check and count a request in one script.
+        """Check and count a request in one script. Raise RateLimited if a limit is reached.
 
-        It returns the index of the exceeded limit, or 0, and the seconds to wait.
+        The script returns the index of the exceeded limit, from 1, or 0, and the seconds to wait.
         """
         limits = limits_of(caller)
         if not limits:
@@ -292,7 +292,7 @@ class RedisResponses:
         await self._link.execute(("EVAL", _SAVE_ENTRY, 2, f"{prefix}:used", f"{prefix}:size", *values))
 
     async def load(self, owner: str, entry_ids: Sequence[str], renew: float | None = None) -> dict[str, bytes]:
-        """Load entries; only those that were found are renewed, so that dropped ids are not counted again."""
+        """Load entries. `renew` extends only entries that were found, so that dropped ids are not counted again."""
         if not entry_ids:
             return {}
         prefix, members = _prefix(owner), [_member(owner, entry_id) for entry_id in entry_ids]

@@ -34,7 +34,10 @@ class SharedLimiter:
         self._strict = strict
 
     async def admit(self, caller: Caller) -> None:
-        """Count a request here, then in the shared state. If that refuses it, it counts nowhere."""
+        """Count a request here, then in the shared state. If that refuses it, it counts nowhere.
+
+        Raise RateLimited and, if `strict`, StoreError while the shared state is unavailable.
+        """
         await self._local.admit(caller)
         try:
             await self._shared.admit(caller)
@@ -136,7 +139,10 @@ class SharedTurns:
             self._gap.note()  # the failure is already logged; the client gets its answer anyway
 
     async def load(self, caller: str, keys: list[str]) -> dict[str, StoredTurn]:
-        """Load turns from the shared table. Turns that it does not have may be in the local store."""
+        """Load turns from the shared table, and if it has a gap, the missing turns from the local store.
+
+        A failure of the table is noted as a gap, and raised as StoreError only if `strict`.
+        """
         try:
             found = _decode_turns(await self._table.load(caller, keys))
         except StoreError:
@@ -151,7 +157,7 @@ class SharedTurns:
 
 
 def _decode_turns(entries: dict[str, bytes]) -> dict[str, StoredTurn]:
-    """Decode entries; those that another version has written are left out."""
+    """Decode entries. Leave out entries that another version has written."""
     turns = {}
     for key, data in entries.items():
         try:

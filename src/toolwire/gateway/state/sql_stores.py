@@ -56,7 +56,7 @@ class SqlCooldowns:
         await self._database.transact(partial(self._save, changes))
 
     def _save(self, changes: Mapping[str, float], execute: Execute) -> None:
-        """Write the changes in the order of their labels, so that no deadlock is possible."""
+        """Write the changes in the order of their labels, so that no deadlock is possible, and delete old cooldowns."""
         now = self._clock(execute)
         for label, seconds in sorted(changes.items()):
             name = label.replace("\0", "\ufffd")  # PostgreSQL cannot store NUL in a text
@@ -137,7 +137,7 @@ class SqlLimiter:
         return count.exceeded
 
     async def _run_queued(self) -> None:
-        """Run the queue batch by batch. After a failure, everything in the queue fails at once."""
+        """Decide the queue batch by batch, and sweep. After a failure, everything in the queue fails at once."""
         while self._queue:
             batch, self._queue = self._queue[:_BATCH], self._queue[_BATCH:]
             fault: Exception | None = None
@@ -157,7 +157,7 @@ class SqlLimiter:
                 await self._sweep()
 
     def _decide(self, batch: Sequence[_Count], execute: Execute) -> None:
-        """Decide all counts of a batch. Rows are locked in the order of their ids, so no deadlock is possible."""
+        """Decide and store all counts of a batch. Rows are locked in the order of their ids, so there is no deadlock."""
         now = self._clock(execute)
         counts_by_id: dict[bytes, list[_Count]] = {}
         for count in batch:
@@ -270,7 +270,7 @@ class SqlTurns:
                 await self._database.transact(self._sweep)
 
     def _save(self, row_ids: Sequence[bytes], data: bytes, execute: Execute) -> bool:
-        """Save a turn under several ids, in their order, so that no deadlock is possible. True if a sweep is due."""
+        """Save a turn under several ids, in their order, so that there is no deadlock. Return whether a sweep is due."""
         now = self._clock(execute)
         for row_id in row_ids:
             execute(_SAVE_TURN, (row_id, data, len(data), now + self._seconds))
@@ -354,7 +354,7 @@ class SqlResponses:
         await asyncio.to_thread(self._save, owner, entry_id, data, seconds)
 
     def _save(self, owner: str, entry_id: str, data: bytes, seconds: float) -> None:
-        """Save an entry, then delete expired entries (once a minute) and those beyond the owner's bounds."""
+        """Save an entry, then delete expired entries and locks (once a minute) and entries beyond the owner's bounds."""
         now, owner_key = self._clock(), entry_key(owner)
         row = (entry_key(owner, entry_id), owner_key, data, len(data), now + seconds, now)
         _, [(count, size)] = self._link.execute((_SAVE_ENTRY, row), (_TOTALS, (owner_key,)))

@@ -83,7 +83,7 @@ class UsageStore(Protocol):
     """A store of usage rows. Its methods may block, so they are not called on the event loop."""
 
     def add(self, rows: list[UsageRow]) -> None:
-        """Add all rows or none; StoreError on failure."""
+        """Add all rows or none. Raise StoreError on failure."""
         ...
 
     def sums(self, by: str, since: float) -> list[UsageSum]:
@@ -141,7 +141,7 @@ class UsageSink:
             self.dropped += 1
 
     def close(self) -> None:
-        """Wait for pending rows to be written, some seconds at most."""
+        """Wait some seconds at most until pending rows are written, log lost rows, and close the store if it responds."""
         self._deadline = monotonic() + _CLOSE_TIMEOUT
         self._stop.set()
         self._thread.join(_CLOSE_TIMEOUT + _WRITE_INTERVAL)
@@ -166,7 +166,7 @@ class UsageSink:
                 sleep(_WRITE_INTERVAL)
 
     def _write_all(self) -> None:
-        """Write the queue in batches.
+        """Write the queue in batches, until a write fails. Log the start and the end of an outage.
 
         Rows leave the queue only after they are stored, so an outage loses none until the queue is full.
         """
@@ -226,7 +226,7 @@ FROM toolwire_usage WHERE time >= ? GROUP BY 1 ORDER BY 1
 
 
 def open_usage(address: str) -> UsageStore:
-    """Return the store at `address`. It is opened on first use."""
+    """Return the store at `address`. It is opened on first use. Raise ConfigError for an unknown scheme."""
     scheme = address.partition("://")[0] if "://" in address else ""
     if scheme in ("postgresql", "postgres"):
         return PostgresUsage(address)

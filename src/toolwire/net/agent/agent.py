@@ -203,7 +203,7 @@ class Agent(Generic[Deps, Output]):
         deps: Deps = None,  # type: ignore[assignment]  # optional if Deps is None
         settings: ModelSettings | None = None,
     ) -> Answer[Output]:
-        """Answer a prompt: text, a list of texts, files and media, or a whole Request.
+        """Run the loop until an answer to a prompt: text, a list of texts, files and media, or a whole Request.
 
         `history`: the messages of earlier runs; a call without a result in it gets an error result. A Session continues
         from its last step.
@@ -293,7 +293,11 @@ class Agent(Generic[Deps, Output]):
 
     @asynccontextmanager
     async def _open_stored(self, run_id: str, prompt: UserPrompt | None, deps: Deps) -> AsyncGenerator[AgentLoop, None]:
-        """Load a run, and hold its lease inside the block. A run that this agent cannot continue is not changed."""
+        """Load a run, add the prompt, save it, and hold its lease inside the block.
+
+        Subagents that wait are continued first. Raise ConfigError without a store, or if this agent cannot continue the
+        run, which is then not changed.
+        """
         check_deps(self.deps_type, deps)
         checkpoints = self._make_checkpoints()
         if checkpoints is None:
@@ -338,7 +342,10 @@ class Agent(Generic[Deps, Output]):
         settings: ModelSettings | None = None,
         max_effect: Effect | None = None,
     ) -> Session:
-        """Start a run for a prompt, or continue a Session. `max_effect`: refuse calls of tools with a stronger effect."""
+        """Return the session of a new run for a prompt, or continue a Session with this agent.
+
+        `max_effect`: refuse calls of tools with a stronger effect.
+        """
         untrusted = self.runner.untrusted
         if isinstance(prompt, Session):
             return self._adopt(prompt, deps)
@@ -373,7 +380,10 @@ class Agent(Generic[Deps, Output]):
         return session
 
     def _adopt(self, session: Session, deps: Any) -> Session:
-        """Continue a run with this agent, or with the one to which the run was transferred."""
+        """Give a session the tools, price and output of this agent, or of the agent to which it was transferred.
+
+        Raise ConfigError if the run belongs to another tenant, or the dependencies have the wrong type.
+        """
         if session.state.tenant != self.runner.tenant:
             hint = "continue it with a runner of its tenant"
             raise ConfigError(f"run {session.state.run_id!r} belongs to another tenant", hint=hint)
@@ -436,7 +446,10 @@ class Agent(Generic[Deps, Output]):
         return transfer_result(call, self, self.name)
 
     async def take_over(self, session: Session, deps: Any) -> None:
-        """Continue a run of another agent: with this agent's model, system prompt, tools and settings."""
+        """Continue another agent's run with this agent's model, system prompt, tools and settings.
+
+        Raise ConfigError if the dependencies have the wrong type.
+        """
         own_deps = self.select_deps(deps)
         check_deps(self.deps_type, own_deps)
         system = await self._system_text(own_deps)
@@ -451,7 +464,7 @@ class Agent(Generic[Deps, Output]):
         )
 
     def plan_output(self, request: Request, model: Model) -> OutputPlan | None:
-        """Plan the structured output of a run; None if its output is text."""
+        """Return the plan for the structured output of a run, or None if its output is text."""
         return None if self._output.is_text else plan_output(self._output, model, request)
 
     def _plan(self, request: Request) -> OutputPlan | None:
@@ -465,6 +478,10 @@ class Agent(Generic[Deps, Output]):
         settings: ModelSettings | None,
         max_effect: Effect | None = None,
     ) -> AgentLoop:
+        """Return the loop of a new run, or of a Session, whose lease is taken and whose subagents are continued.
+
+        Raise ConfigError for wrong dependencies, and for a stored run if this agent has no store.
+        """
         check_deps(self.deps_type, deps)
         session = await self.session(prompt, history=history, deps=deps, settings=settings, max_effect=max_effect)
         checkpoints = self._make_checkpoints() if session.state.run_id else None
@@ -494,7 +511,10 @@ class Agent(Generic[Deps, Output]):
     async def _make_request(
         self, prompt: UserPrompt | Request, history: Sequence[Message] | Answer[Any], deps: Deps
     ) -> Request:
-        """Combine the system prompt, the history and the prompt. The agent's system prompt replaces an older one."""
+        """Combine the system prompt, the history and the prompt. The agent's system prompt replaces an older one.
+
+        A whole Request keeps its own system prompt.
+        """
         earlier = history_messages(history)
         if isinstance(prompt, Request):
             return replace(prompt, messages=(*earlier, *prompt.messages))
@@ -516,7 +536,10 @@ class Agent(Generic[Deps, Output]):
 
 
 def make_client(model: str) -> Model:
-    """Make a client. It is imported late, because an agent with its own model does not need it."""
+    """Return a client for a model's name. Raise ConfigError if the packages that it needs are missing.
+
+    It is imported late, because an agent with its own model does not need it.
+    """
     try:
         from ..model.client import ModelClient
     except ImportError as error:
