@@ -199,9 +199,9 @@ async def test_large_answers_are_relayed_in_pieces(attack, front):
 @pytest.mark.parametrize("wire", ["anthropic", "openai_responses"])
 @run
 async def test_large_stored_conversations_are_not_rebuilt_on_the_event_loop(wire, tmp_path):
-    """Requests that continue a conversation of 18,000 messages, by its id and by references to items."""
+    """Requests that continue a conversation of 9,000 messages, by its id and by references to items."""
     responses = {"store": str(tmp_path / "responses.db"), "max_response_bytes": 4 * MEGABYTE}
-    first = {"model": f"{wire}/m", "input": [{"role": "user", "content": "x"}] * 18_000}
+    first = {"model": f"{wire}/m", "input": [{"role": "user", "content": "x"}] * 9_000}
     async with gateway_to_bytes(*[whole(wire)] * 6, responses=responses) as gateway:
         answer = await post(gateway, "/v1/responses", json.dumps({**first, "input": "x"}).encode())
         assert answer.status == 200  # everything is imported and connected

@@ -158,7 +158,7 @@ def test_number_of_remembered_targets_is_bounded(fails):
     """Clients may ask for any number of names."""
     clock = Clock()
     found = router({}, clock)
-    for number in range(2000):
+    for number in range(1300):
         target = found.plan(f"a/{number}", tools=False)[0]
         if fails:
             found.fail(target, clock.now, FAILURE)
