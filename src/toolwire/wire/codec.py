@@ -21,7 +21,7 @@ and its `LogprobForm` converts them from and to OpenAI's list of tokens, in whic
 
 A wire package ends with its codec:
 
-    CODEC = WireCodec(name="acme", decode_request=decode_request, …)        # a wire package ends with its codec
+    CODEC = WireCodec(name="acme", decode_request=decode_request, …)
     replace(CODEC, version="2026-01-01", older=(CODEC,))                    # another version (msgspec.structs.replace)
     replace(CODEC, name="acme", limits=…)                                   # a server that deviates from the wire
     CODEC.at_completions(("<tool_call>",))                                  # the server's raw completion endpoint
@@ -90,7 +90,10 @@ class ConversationItems:
     def _split_at_boundary(
         self, messages: tuple[Message, ...], losses: Losses, start: int
     ) -> Iterator[tuple[int, Message]]:
-        """Yield the unwritten messages. At the boundary, note the items and the losses before it."""
+        """Yield the unwritten messages, and add the losses of the prefix.
+
+        At the boundary, note the items and the losses before it for `cut_prefix`.
+        """
         earlier = len(losses)
         if self._prefix is not None:
             losses.extend(self._prefix.losses)
@@ -102,14 +105,15 @@ class ConversationItems:
             yield index, messages[index]
 
     def cut_prefix(self, messages: tuple[Message, ...]) -> WrittenPrefix | None:
-        """Replace the items before the boundary by their text, and return it; None if there are none.
+        """Replace the items before the boundary by their text, and return it, or None if there are none.
 
-        `messages` are those of the encoded request, which was parsed from JSON: it has no NaN and no infinities.
+        `messages` are the messages of the encoded request, which was parsed from JSON: it has no NaN and no infinities.
         """
         if not self._split:
             return None
         if self._prefix is not None and len(self._prefix.messages) == self._boundary:
             return self._prefix
+        # the first item is the prefix text, if there is one; [1:-1]: without the brackets
         text = finite_to_bytes(self.written[self._prefix is not None : self._split])[1:-1]
         if self._prefix is not None:
             text = b"%b,%b" % (self._prefix.text, text) if text else self._prefix.text
@@ -140,7 +144,10 @@ class LogprobForm(Value, frozen=True):
 
 
 def read_tokens(value: JSON) -> list[Object] | None:
-    """Read OpenAI's list of tokens. Ollama omits `bytes` and `top_logprobs` where they are empty."""
+    """Read OpenAI's list of tokens, or return None if it is empty or invalid.
+
+    Ollama omits `bytes` and `top_logprobs` where they are empty.
+    """
     if type(value) is not list or not value:
         return None
     tokens: list[Object] = []
@@ -155,7 +162,7 @@ def read_tokens(value: JSON) -> list[Object] | None:
 
 
 def _read_token(entry: JSON) -> Object | None:
-    """Return a token with its bytes, which are those of its text if the provider gives none; None if it is invalid."""
+    """Return a token with its bytes, by default the bytes of its text, or None if it is invalid."""
     if type(entry) is not dict or type(entry.get("token")) is not str or type(entry.get("logprob")) not in (int, float):
         return None
     token: str = entry["token"]
@@ -241,7 +248,7 @@ class CompletionEndpoint(Value, frozen=True, kw_only=True):
     """The raw completion endpoint beside the chat endpoint of a wire: one prompt in, text out.
 
     It takes a request of one user message, which is the whole prompt, and answers with one text. Errors, usage and stop
-    reasons are those of the wire. A client never uses it, so it has no inverse functions.
+    reasons are the same as on the wire. A client never uses it, so it has no inverse functions.
     """
 
     path: str
@@ -296,10 +303,10 @@ class WireCodec(Value, frozen=True, kw_only=True, eq=False):
         return self.read_error(status, body, headers, self.limits.signatures)
 
     def at_completions(self, kept_tokens: Sequence[str] = ()) -> WireCodec:
-        """Return this wire at its raw completion endpoint; ConfigError if it has none.
+        """Return this wire at its raw completion endpoint; raise ConfigError if it has none.
 
         `kept_tokens` are special tokens that the server must not remove from the text. There is no known limit on the
-        number of stop sequences: the limit of OpenAI's chat endpoint is not one of servers that run open models.
+        number of stop sequences: servers that run open models do not have the limit of OpenAI's chat endpoint.
         """
         if self.completions is None:
             raise ConfigError(f"the wire {self.name} has no raw completion endpoint", hint='use via = "chat"')

@@ -66,7 +66,7 @@ def declared_tools(body: JSON) -> list[Object]:
 class AnswerSummary(Value, frozen=True):
     """The facts about an answer that a gateway accounts for; `calls` are the names of the called tools, in order.
 
-    Equal to those of the decoded answer. A finished answer of one choice, without a fault and without signatures.
+    Equal to the same facts of the decoded answer. A finished answer of one choice, without a fault and without signatures.
     """
 
     id: str

@@ -153,7 +153,7 @@ class FaultTable(Value, frozen=True):
         return fault.status if kind_statuses is None or fault.status in kind_statuses else kind_statuses[0]
 
     def headers_of(self, fault: Fault) -> dict[str, str]:
-        """Return the headers for the retry time and the request id, without values that a header cannot hold."""
+        """Return the headers for a retry and the request id, without values that a header cannot hold."""
         headers: dict[str, str] = {}
         if fault.retry_after is not None and isfinite(fault.retry_after):
             headers["retry-after"] = f"{fault.retry_after:g}"
@@ -165,7 +165,7 @@ class FaultTable(Value, frozen=True):
 
 
 def parse_seconds(text: str, unit: float = 1.0) -> float | None:
-    """Parse a finite duration; None if `text` is not one. A negative one becomes 0."""
+    """Parse a finite duration, or return None if `text` is not one. A negative one becomes 0."""
     try:
         value = float(text) * unit
     except ValueError:
@@ -267,12 +267,12 @@ def add_breach(fault: Fault, signatures: Iterable[Signature]) -> Fault:
 
 
 def find_breach(fault: Fault, signatures: Iterable[Signature]) -> Breach | None:
-    """Return the breach that the first matching signature describes; None if the error has another cause."""
+    """Return the breach that the first matching signature describes, or None if the error has another cause."""
     if fault.kind != "invalid_request":
         return None
-    words = f"{fault.message[:_MAX_MESSAGE]}\n{(fault.code or '')[:_MAX_MESSAGE]}"
+    searched_text = f"{fault.message[:_MAX_MESSAGE]}\n{(fault.code or '')[:_MAX_MESSAGE]}"
     for signature in signatures:
-        match = re.search(signature.pattern, words)
+        match = re.search(signature.pattern, searched_text)
         if match is not None:
             return _make_breach(signature, match.groupdict(), (fault.param or "")[:_MAX_MESSAGE])
     return None
@@ -317,7 +317,10 @@ def _is_index(*words: str) -> bool:
 
 
 def _schema_pointer(steps: list[tuple[str, bool]]) -> str:
-    """Return the pointer inside a declaration, without wrappers around its fields (`function`, `custom`, …)."""
+    """Return the pointer inside a declaration, without wrappers around its fields (`function`, `custom`, …).
+
+    The schema becomes `input_schema`. A property that Gemini names by its position (`properties[3].value`) is `[3]`.
+    """
     while steps and steps[0][0] not in (*_FIELDS, *_IN_SCHEMA):
         steps = steps[1:]
     segments: list[str] = []

@@ -196,7 +196,10 @@ def read_boolean(raw: Object, key: str) -> bool | None:
 
 
 def decode_list(raw: Object, key: str, decode: Callable[[JSON], T]) -> list[T]:
-    """Decode every element of the list under `key`; an absent list and null are empty."""
+    """Decode every element of the list under `key`; an absent list and null are empty.
+
+    Raise ProtocolError with the position of the element that cannot be decoded.
+    """
     values = raw.get(key)
     if values is None:
         return []
@@ -206,7 +209,7 @@ def decode_list(raw: Object, key: str, decode: Callable[[JSON], T]) -> list[T]:
     try:
         return list(map(decode, following))
     except ProtocolError as error:
-        failed = len(values) - length_hint(following) - 1
+        failed = len(values) - length_hint(following) - 1  # the index of the element that `decode` refused
         raise error.within(key, failed) from None
 
 
@@ -216,7 +219,10 @@ def wrap_object(raw: Object, key: str) -> Object:
 
 
 def read_extra(raw: Object, known: Collection[str], wire: str, into: Extra | None = None) -> Extra:
-    """Sort the fields of `raw` that the decoder did not take into an `extra`. Known fields are left over if empty."""
+    """Return `into`, or a new `extra`, with the fields of `raw` that the decoder did not take.
+
+    Unknown fields with content go under `wire`; empty fields, also known ones, go under `wire~`, as form.
+    """
     extra: Extra = {} if into is None else into
     keys: Iterable[str] = raw
     if all(map(known.__contains__, raw)):  # then only empty fields are left over
@@ -247,7 +253,7 @@ def remember_form(raw: Object, always: Collection[str], form: Object) -> Object:
 def restore_form(out: Object, form: Object, derived: Collection[str] = ()) -> Object:
     """Restore fields that were absent, empty, a fraction or one object in place of a list, unless they have changed.
 
-    `derived`: fields whose value follows from the others.
+    `out` is changed and returned. `derived`: fields whose value follows from the others.
     """
     if not form:
         return out
@@ -277,25 +283,31 @@ def is_empty(value: JSON) -> bool:
 
 
 def write_extra(out: Object, extra: Extra, wire: str) -> Object:
-    """Return `out` with the form and the other fields of the wire."""
+    """Return `out` with the form and the other fields of the wire; `out` itself may be changed.
+
+    Fields of `out` override the form; fields of the wire and odd values (`wire?`) override `out`.
+    """
     if not extra:
         return out
-    form, own = extra.get(f"{wire}~"), extra.get(wire)
+    form, own_fields = extra.get(f"{wire}~"), extra.get(wire)
     if form:
         out = {**{key: value for key, value in form.items() if key[:1] != ":"}, **out}
-    if own:
-        out.update((key, value) for key, value in own.items() if key[:1] != ":")
+    if own_fields:
+        out.update((key, value) for key, value in own_fields.items() if key[:1] != ":")
     if odd := extra.get(f"{wire}?"):
         out.update(odd)
     return out
 
 
 INPUT_DETAILS, OUTPUT_DETAILS = ("cached_tokens", "cache_write_tokens"), ("reasoning_tokens",)
-"""Counts of both OpenAI wires, inside those of the input and of the output."""
+"""Counts of both OpenAI wires, inside the counts of the input and of the output."""
 
 
 def read_counts(wire: str, raw: Object, given: tuple[str, Object], made: tuple[str, Object], extra: Extra) -> Usage:
-    """Read the counts of an OpenAI wire; `given` and `made` are its names of input and output, and their details."""
+    """Read the counts of an OpenAI wire; `given` and `made` are its names of input and output, and their details.
+
+    Unknown fields, and a total that is not the sum, go into `extra`.
+    """
     (given_name, input_details), (made_name, output_details) = given, made
     read_extra(input_details, INPUT_DETAILS, f"{wire}/{given_name}", extra)
     read_extra(output_details, OUTPUT_DETAILS, f"{wire}/{made_name}", extra)

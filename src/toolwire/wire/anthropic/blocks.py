@@ -96,12 +96,12 @@ def read_block(raw: JSON) -> Part:
         if len(raw) == 2:  # only type and text
             return Text(read_string(raw, "text"))
         extra = read_extra(raw, _TEXT, NAME)
-        return Text(read_string(raw, "text"), read_cache(raw, extra), (), extra)
+        return Text(read_string(raw, "text"), read_cache(raw, extra), extra=extra)
     if kind == "thinking":
         return _read_thinking(raw)
     if kind == "redacted_thinking":
         artefact = Artefact(PROVIDER, "redacted", read_string(raw, "data"))
-        return Reasoning("", (), (artefact,), read_extra(raw, ("type", "data"), NAME))
+        return Reasoning(artefacts=(artefact,), extra=read_extra(raw, ("type", "data"), NAME))
     if kind == "image" or kind == "document":
         return _read_media(raw, kind)
     return Opaque(NAME, read_string(raw, "type"), raw)

@@ -137,7 +137,10 @@ class MessagesStreamDecoder(BaseStreamDecoder):
             start = end
 
     def _append_fast(self, fast: re.Match[bytes], events: list[Event]) -> bool:
-        """Append a delta that needs no JSON parser; return False if its block is not open or not a known one."""
+        """Append a delta that needs no JSON parser: emit it, or hold a closing brace of a call's input.
+
+        Return False if its block is not open or of an unknown type, or the text is not UTF-8.
+        """
         block, fragment = self._heads.get(fast[1]), fast[2]
         if block is None or block.delta is None:
             block = self._find_fast(fast[1])
@@ -164,9 +167,9 @@ class MessagesStreamDecoder(BaseStreamDecoder):
         return block
 
     def _append_run(self, data: bytes, first: re.Match[bytes], events: list[Event]) -> int:
-        """Append a delta, and those after it that differ only in their text. Return the end of the last one.
+        """Append a delta, and the deltas after it that differ only in their text. Return the end of the last one.
 
-        The events are those of `_append_fast` for each of them.
+        The result is the same as `_append_fast` for each of them.
         """
         if not self._append_fast(first, events):
             super()._feed(first[0], events)
@@ -176,19 +179,22 @@ class MessagesStreamDecoder(BaseStreamDecoder):
         assert block.delta is not None  # as `_append_fast` has checked
         texts = list(filter(None, texts))
         if block.kind == "tool_use" and texts:
-            has_inner_brace = b"}\n" in b"\n".join(texts)  # no text contains a line break
-            last = texts if block.held or has_inner_brace else texts[-1:]
-            texts = texts[: -len(last)]
+            has_inner_brace = b"}\n" in b"\n".join(texts)  # a text ends in a brace; none contains a line break
+            one_by_one = texts if block.held or has_inner_brace else texts[-1:]
+            texts = texts[: -len(one_by_one)]
             block.pieces += texts
         else:
-            last = []
+            one_by_one = []
         events.extend(map(block.delta, repeat(block.key), texts))
-        for fragment in last:
+        for fragment in one_by_one:
             self._append_input(block, fragment, events)
         return end
 
     def _frame(self, name: bytes, payload: bytes, events: list[Event]) -> None:
-        """Decode one event; plain text, thinking and argument deltas take a fast path without a JSON parser."""
+        """Decode one event; plain text, thinking and argument deltas take a fast path without a JSON parser.
+
+        An event of an unknown type is reported as a loss, unless it has an error.
+        """
         fast = _FAST(payload)
         if fast is not None and not self._pending_surrogates and self._append_fast(fast, events):
             return
@@ -203,7 +209,10 @@ class MessagesStreamDecoder(BaseStreamDecoder):
             self._report_unknown("event", kind)
 
     def _message_start(self, event: Object, events: list[Event]) -> None:
-        """Emit ResponseStart, and the parts and counts that the message already contains."""
+        """Emit ResponseStart, and the parts and counts that the message already contains.
+
+        A second start is ignored, or raises ProtocolError if it belongs to another message.
+        """
         message = require_object(event.get("message"), "message")
         message_id = read_label(message, "id")
         if self._id is not None:
@@ -233,7 +242,7 @@ class MessagesStreamDecoder(BaseStreamDecoder):
             )
 
     def _update_usage(self, usage: Any, events: list[Event]) -> None:
-        """Update the usage. Counts are running totals; an absent count keeps its value."""
+        """Update the usage and emit it. Counts are running totals; an absent count keeps its value."""
         if usage is None:
             return
         if type(usage) is not dict:
@@ -245,7 +254,7 @@ class MessagesStreamDecoder(BaseStreamDecoder):
             events.append(UsageUpdate(total))
 
     def _block_start(self, event: Object, events: list[Event]) -> None:
-        """Open a block and emit its start event, unless it is a repetition."""
+        """Open a block and emit its start event; if the start is a repetition, only compare it with the first one."""
         fields = require_object(event.get("content_block"), "content_block")
         index, block_id = _read_block_index(event), read_label(fields, "id")
         known_indexes = self._indexes.get(block_id, ())[-MAX_OPEN:] if index is None else (index,)
@@ -258,7 +267,10 @@ class MessagesStreamDecoder(BaseStreamDecoder):
         self._open_block(self._next_index if index is None else index, fields, events)
 
     def _repeat_block(self, index: int, block: OpenBlock, fields: Object, events: list[Event]) -> None:
-        """Compare the repeated start of a block with the first one; a call without input gets the repeated one."""
+        """Compare the repeated start of a block with the first one, and report differences.
+
+        A call without input gets the repeated input. A block that had ended gets its index back, for later deltas.
+        """
         if block.is_ended and self._blocks.get(index) is not block:  # another block has the index now
             if index in self._blocks:
                 self._close_block(index, events)
@@ -274,7 +286,10 @@ class MessagesStreamDecoder(BaseStreamDecoder):
             self._report("content block", "a repeated start of the block has other fields")
 
     def _open_block(self, index: int, fields: Object, events: list[Event]) -> OpenBlock:
-        """Open a block. It ends a block with the same index, and starts the message if no event has."""
+        """Open a block, emit its start and return it.
+
+        It ends a block with the same index and a stopped or pending call, and starts the message if no event has.
+        """
         if self._id is None:
             self._id = ""
             events.append(ResponseStart())
@@ -284,6 +299,7 @@ class MessagesStreamDecoder(BaseStreamDecoder):
             self._close_block(self._stopped, events, is_final=False)
         self._stopped = None
         self._end_pending(events)
+        # a negative index is text inside of a call (see `_blocks`)
         if index >= 0:
             self._next_index = index + 1
             self._indexes.setdefault(read_label(fields, "id"), []).append(index)
@@ -291,7 +307,7 @@ class MessagesStreamDecoder(BaseStreamDecoder):
         kind = read_string(fields, "type")
         block = self._blocks[index] = self._latest = OpenBlock(self._new_key(), kind, fields)
         if kind == "text":
-            events.append(TextStart(block.key, 0, False, read_unknown(fields, ("type", "text"), NAME)))
+            events.append(TextStart(block.key, extra=read_unknown(fields, ("type", "text"), NAME)))
             self._append_text(block, read_optional_string(fields, "text"), events)
         elif kind == "tool_use":
             self._has_calls = True
@@ -307,7 +323,10 @@ class MessagesStreamDecoder(BaseStreamDecoder):
         return block
 
     def _block_delta(self, event: Object, events: list[Event]) -> None:
-        """Apply a delta to its block; citations and the fields of unknown block types are collected for its end."""
+        """Apply a delta to its block; citations and the fields of unknown block types are collected for its end.
+
+        A delta without a type is recognised by its field; an unknown one is reported as a loss.
+        """
         delta = require_object(event.get("delta"), "delta")
         kind = delta.get("type") or next((word for word, field in _TEXT_OF.items() if field in delta), None)
         block = self._find_block(event, kind, events)
@@ -386,7 +405,8 @@ class MessagesStreamDecoder(BaseStreamDecoder):
     def _close_block(self, index: int, events: list[Event], *, is_final: bool = True, is_cut: bool = False) -> None:
         """Emit the end event of a block; a block of an unknown type is emitted as one Opaque part.
 
-        Unless it `is_final`, an incomplete call stays open for the rest of its input.
+        Unless it `is_final`, an incomplete call stays open for the rest of its input. `is_cut`: a limit or a refusal
+        ended the answer in this call.
         """
         block = self._blocks[index]
         if not is_final and block.kind == "tool_use" and block.pieces and not block.is_full():
@@ -394,8 +414,8 @@ class MessagesStreamDecoder(BaseStreamDecoder):
         del self._blocks[index]
         if block.is_ended:
             return
-        if rest := self._flush_surrogate(block.key):
-            self._append_escaped(block, rest, events)
+        if half := self._flush_surrogate(block.key):
+            self._append_escaped(block, half, events)
         block.delta = None
         if block.fields.get("id"):
             self._ended[index] = self._ended[index, read_label(block.fields, "id")] = block
@@ -414,7 +434,10 @@ class MessagesStreamDecoder(BaseStreamDecoder):
         block.is_ended = True
 
     def _end_call(self, block: OpenBlock, events: list[Event], *, is_cut: bool) -> None:
-        """End a call; a complete one that grew last stays pending until later events show whether it was cut."""
+        """End a call; a complete one that grew last stays pending until later events show whether it was cut.
+
+        Different arguments in its start and its deltas are reported.
+        """
         complete_input = block.fields.get("input")
         if complete_input and not block.pieces:  # arguments in content_block_start
             text = complete_input if type(complete_input) is str else dumps(complete_input)
@@ -465,7 +488,8 @@ class MessagesStreamDecoder(BaseStreamDecoder):
     def _find_block(self, event: Object, kind: JSON, events: list[Event]) -> OpenBlock:
         """Return the block of a delta. Text and thinking open one if the server has omitted its start.
 
-        Gateways send thinking into a text block (BerriAI/litellm#31495); then it is not part of the text.
+        Gateways send thinking into a text block (BerriAI/litellm#31495); then it is not part of the text. Raise
+        ProtocolError for any other delta without a block.
         """
         index = _read_block_index(event)
         if index is None:
@@ -474,7 +498,7 @@ class MessagesStreamDecoder(BaseStreamDecoder):
         if kind == "text_delta" or kind == "thinking_delta":
             part = kind.removesuffix("_delta")
             if block is not None and block.kind == "tool_use" and not block.is_stopped:
-                index = ~index
+                index = ~index  # text inside of a call (see `_blocks`)
                 block = self._blocks.get(index)
             if block is None or block.is_stopped or (block.kind != part and block.kind in _KNOWN):
                 return self._open_block(index, {"type": part}, events)
@@ -509,7 +533,10 @@ class MessagesStreamDecoder(BaseStreamDecoder):
         self._over = True
 
     def _finish(self, events: list[Event]) -> None:
-        """Emit the end of the answer; only the stop reason shows whether a pending call was truncated."""
+        """Close all blocks and emit the end of the answer; only the stop reason shows whether a call was truncated.
+
+        Input after the complete input of a call is reported if it differs; raise ProtocolError if the call had none.
+        """
         stop = read_stop(self._stop, has_calls=self._has_calls)
         cut = self._find_cut() if stop is not None and is_truncated(stop) else None
         for index in sorted(self._blocks):

@@ -68,7 +68,7 @@ class MessagesStreamEncoder(BaseStreamEncoder):
         return super().feed(event)
 
     def _write(self, event: Event) -> bytes:
-        """Write an event; usage is kept until the message starts."""
+        """Write an event; the start of the answer and its usage are kept until the message starts."""
         kind = type(event)
         if kind is UsageUpdate or kind is ResponseStart:
             return self._prepare(event)
@@ -108,7 +108,10 @@ class MessagesStreamEncoder(BaseStreamEncoder):
         return _event("message_start", {"message": write_extra(message, self._start.extra, NAME)})
 
     def _dispatch(self, event: Event) -> bytes:
-        """Write the event if its block is open or none is; queue it otherwise. Other choices are dropped."""
+        """Write the event if its block is open or none is; queue it otherwise.
+
+        Items of other choices are dropped and reported.
+        """
         key: int | None = getattr(event, "key", None)
         if type(event) in _STARTS:
             if self._positions[event.key][0]:  # type: ignore[union-attr]
@@ -190,7 +193,10 @@ class MessagesStreamEncoder(BaseStreamEncoder):
         return opening + self._fragment(gap + event.escaped)
 
     def _reasoning_end(self, event: ReasoningEnd) -> bytes:
-        """Close the reasoning. Redacted data has its own block; without text and signature there is none."""
+        """Close the reasoning with its signature. Redacted data has its own block.
+
+        Reasoning without text and signature has no block; it and artefacts of other providers are reported.
+        """
         self._report_foreign(event)
         own_artefacts = {artefact.kind: artefact.data for artefact in event.artefacts if artefact.provider == PROVIDER}
         if "redacted" in own_artefacts:
@@ -209,7 +215,10 @@ class MessagesStreamEncoder(BaseStreamEncoder):
         return _event("content_block_delta", {"index": self._index, "delta": delta})
 
     def _call_start(self, event: CallStart) -> bytes:
-        """Open a `tool_use` block; an empty `_delta_prefix` makes `_call_delta` collect the text of a freeform call."""
+        """Open a `tool_use` block; a namespace and the kind of a freeform call or a search are losses.
+
+        An empty `_delta_prefix` makes `_call_delta` collect the text of a freeform call.
+        """
         self._freeform = []
         if event.namespace is not None:
             self.losses.add(
@@ -236,12 +245,16 @@ class MessagesStreamEncoder(BaseStreamEncoder):
         return b""
 
     def _call_end(self, event: CallEnd) -> bytes:
-        """Close a call; a freeform input is written here, because it has to be wrapped as a JSON object."""
+        """Close a call; a freeform input is written here, because it has to be wrapped as a JSON object.
+
+        Truncated arguments and artefacts of other providers are reported.
+        """
         self._report_foreign(event)
         self._last_call = event
         out = b""
         if event.state == "truncated" and self._delta_prefix:
             report_truncated(event.raw or "", self.losses, self._part_path(event.key))
+        # a freeform call (see `_call_start`)
         if not self._delta_prefix:
             text = dumps({"input": unescape(b"".join(self._freeform))})
             if event.state == "truncated":
@@ -270,11 +283,11 @@ class MessagesStreamEncoder(BaseStreamEncoder):
         if (call := self._last_call) is not None and call.key == self._last_key:
             report_last_call(call.state, stop, self.losses, self._part_path(call.key))
         delta = write_stop(stop, self.losses)
-        own_artefacts = dict(event.extra.get(NAME, {}))  # fields of the answer that only this wire has
-        if "container" in own_artefacts:
-            delta["container"] = own_artefacts.pop("container")
+        own_fields = dict(event.extra.get(NAME, {}))  # fields of the answer that only this wire has
+        if "container" in own_fields:
+            delta["container"] = own_fields.pop("container")
         usage = write_usage(self._usage or Usage(), self.losses)
-        return _event("message_delta", {"delta": delta, "usage": usage, **own_artefacts}) + _event("message_stop", {})
+        return _event("message_delta", {"delta": delta, "usage": usage, **own_fields}) + _event("message_stop", {})
 
 
 def _event(name: str, fields: Object) -> bytes:

@@ -44,7 +44,10 @@ class OpenBlock:
         return self.state
 
     def is_repeated_in(self, fields: Object, *, has_index: bool) -> bool:
-        """Return whether a later start has the same id. Without an index, another name or other input is another call."""
+        """Return whether the later start `fields` has the same id.
+
+        Without an index, another name or other input is another call.
+        """
         if self.fields.get("id") != fields.get("id"):
             return False
         if has_index:

@@ -49,7 +49,10 @@ _TOOL = frozenset({"name", "description", "input_schema", "strict", "cache_contr
 
 
 def read_tool(raw: JSON) -> Tool:
-    """Read a declaration; a tool whose type is not `custom` is built in and stays as it is."""
+    """Read a declaration; a tool whose type is not `custom` is built in and stays as it is.
+
+    Raise ProtocolError if the schema is missing or not an object.
+    """
     kind = require_object(raw).get("type")
     if kind is not None and kind != "custom":
         return Tool(str(raw.get("name", kind)), kind="builtin", extra={NAME: raw})
@@ -59,7 +62,7 @@ def read_tool(raw: JSON) -> Tool:
             raise ProtocolError("'input_schema' is missing")
         raise type_error("a JSON Schema object", schema, "input_schema")
     name, description = read_string(raw, "name"), read_optional_string(raw, "description")
-    if len(raw) == 2 + (description is not None):
+    if len(raw) == 2 + (description is not None):  # no other fields
         return Tool(name, description, schema)
     extra = read_extra(raw, _TOOL, NAME)
     return Tool(
@@ -77,19 +80,19 @@ def read_tool(raw: JSON) -> Tool:
 def read_discovered_tools(body: JSON) -> tuple[Tool, ...]:
     """Return the tools that a tool search found. `body` is a response, its content or one block.
 
-    Anthropic returns only their names.
+    Anthropic returns only their names. Raise ProtocolError if there is no result of a search.
     """
     blocks = body.get("content", [body]) if type(body) is dict and body.get("type") == "message" else body
-    found: list[Tool] = []
+    tools: list[Tool] = []
     for block in blocks if type(blocks) is list else [blocks]:
         if type(block) is dict and block.get("type") == "tool_search_tool_result":
             result = require_object(block.get("content"), "content")
-            found += decode_list(
+            tools += decode_list(
                 result, "tool_references", lambda raw: Tool(read_string(require_object(raw), "tool_name"))
             )
-    if not found:
+    if not tools:
         raise ProtocolError("found no tool_search_tool_result block", pointer="/content")
-    return tuple(found)
+    return tuple(tools)
 
 
 def _no_arguments(tool: Tool) -> Object:
@@ -99,7 +102,10 @@ def _no_arguments(tool: Tool) -> Object:
 
 
 def write_tool(tool: Tool, losses: Losses, path: str) -> Object | None:
-    """Write a declaration; return None and report the loss for a built-in tool of another provider."""
+    """Write a declaration; return None and report the loss for a built-in tool of another provider.
+
+    Fields that Anthropic lacks and the kind of a search are losses.
+    """
     if tool.kind == "builtin":
         return write_builtin(tool, NAME, "Anthropic", losses, path)
     if tool.kind == "search":
@@ -129,7 +135,7 @@ _CHOICE = frozenset({"type", "name", "disable_parallel_tool_use"})
 
 
 def read_choice(raw: JSON) -> tuple[ToolChoice | None, bool | None]:
-    """Read the tool choice, and whether parallel calls are allowed."""
+    """Read the tool choice, and whether parallel calls are allowed; raise ProtocolError for an unknown choice."""
     if raw is None:
         return None, None
     kind = require_object(raw, "tool_choice").get("type")
@@ -147,7 +153,10 @@ def read_choice(raw: JSON) -> tuple[ToolChoice | None, bool | None]:
 
 
 def write_choice(request: Request, losses: Losses) -> Object | None:
-    """Return `tool_choice`; a setting for parallel calls needs one, so `auto` is used if there is no choice."""
+    """Return `tool_choice`; a setting for parallel calls needs one, so `auto` is used if there is no choice.
+
+    A mode that Anthropic lacks is sent as the nearest one and reported.
+    """
     choice = request.choice
     if choice is None:
         if request.parallel is None or not request.tools:
@@ -185,6 +194,7 @@ def _declare(method: str) -> Tool:
 
 
 def _read(part: Opaque) -> HostedSearchPart | None:
+    """Read a part of a tool search: its call or its result, or None for any other part."""
     block = part.value
     if part.type == "server_tool_use" and (match := _METHOD(str(block.get("name")))) is not None:
         arguments = block.get("input")
@@ -205,6 +215,7 @@ def _read_content(content: Object) -> tuple[tuple[str, ...], str | None]:
 
 
 def _unread(part: Opaque) -> Iterator[str]:
+    """Yield the pointers of fields that `_read` does not return."""
     block, content = part.value, part.value.get("content")
     if part.type == "server_tool_use":
         yield from unknown_fields(block, ("type", "id", "name", "input"))
@@ -235,6 +246,7 @@ def _query(arguments: Object) -> Object:
 
 
 def _write_result(result: HostedSearchResult, tools: Sequence[Tool], *, is_output: bool) -> Opaque:
+    """Write a result; an error code that Anthropic does not have becomes `unavailable`."""
     del is_output
     if result.error is None:
         references = [{"type": "tool_reference", "tool_name": tool.name} for tool in tools]
@@ -264,7 +276,7 @@ SEARCH = SearchCodec(
 
 
 def read_cache(raw: Object, extra: Extra) -> str | None:
-    """Return the time to live of a cache mark; its other fields go into `extra`."""
+    """Return the time to live of a cache mark, or None; its other fields and another type go into `extra`."""
     mark = raw.get("cache_control")
     if mark is None:
         return None

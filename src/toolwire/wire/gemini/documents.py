@@ -102,7 +102,11 @@ def _tool_field_pointer(tool: Tool, path: list[str]) -> str:
 
 
 def _message_pointer(request: Request, index: int, rest: list[str]) -> str:
-    """Map a path inside a message; a leading system message is `systemInstruction`, so the others move up by one."""
+    """Map the path `rest` inside a message to a pointer.
+
+    A leading system message is `systemInstruction`, so the others move up by one. A single value may be written without
+    a list around it.
+    """
     first_is_system = bool(request.messages) and request.messages[0].role == "system"
     match rest:
         case ["parts", part, "parts", item, *tail]:  # media in a result

@@ -149,7 +149,10 @@ _RETRY = "type.googleapis.com/google.rpc.RetryInfo"
 
 
 def read_fault(body: JSON, status: int | None = None, signatures: tuple[Signature, ...] = SIGNATURES) -> Fault:
-    """Read a fault from `body`, the whole envelope."""
+    """Read a fault from `body`, the whole envelope, in a list or not; a body without one gives a fault by `status`.
+
+    `signatures` recognise exceeded limits.
+    """
     if type(body) is list and body:
         body = body[0]
     error = body.get("error") if type(body) is dict else None
@@ -159,16 +162,16 @@ def read_fault(body: JSON, status: int | None = None, signatures: tuple[Signatur
     status = status or (code if type(code) is int and 400 <= code < 600 else None)
     word, reason = str(error.get("status")), _reason(error.get("details"))
     kind = _FAULTS.kind_of_code(reason or "") or _FAULTS.kind_of_type(word) or kind_of_status(status or 500)
-    own = {key: value for key, value in error.items() if key not in ("code", "message", "status")}
+    own_fields = {key: value for key, value in error.items() if key not in ("code", "message", "status")}
     if word != _FAULTS.type_of_kind(kind):
-        own["status"] = error.get("status")
+        own_fields["status"] = error.get("status")
     fault = Fault(
         kind,
         str(error.get("message") or body_message(None, status or 500)),
         status or status_of_kind(kind),
         reason or context_length_code(str(error.get("message"))),
         retry_after=_retry_delay(error.get("details")),
-        extra={NAME: own} if own else {},
+        extra={NAME: own_fields} if own_fields else {},
     )
     return add_breach(fault, signatures)
 

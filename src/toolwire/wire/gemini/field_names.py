@@ -70,7 +70,7 @@ def single_fields(extra: Extra, scope: str) -> Collection[str]:
 
 
 def write_fields(out: Object, extra: Extra, scope: str) -> Object:
-    """Add the fields of `extra` to `out`, and restore the original spelling."""
+    """Return `out` with the fields of `extra`, in the original spelling; `out` itself may be changed."""
     if not extra:
         return out
     out = write_extra(out, extra, scope)

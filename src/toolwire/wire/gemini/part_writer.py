@@ -58,7 +58,7 @@ def write_part(part: Part, losses: Losses, path: str) -> Object | None:
 def _add_signature(
     out: Object, artefacts: tuple[Artefact, ...], cache: str | None, losses: Losses, path: str
 ) -> Object:
-    """Add Google's thought signature to a part; report artefacts of other providers and the cache mark as losses."""
+    """Add Google's thought signature to `out` and return it; report artefacts of other providers and the cache mark."""
     for artefact in artefacts:
         if artefact.provider == PROVIDER:
             out["thoughtSignature"] = artefact.data
@@ -83,7 +83,10 @@ def _write_call(call: ToolCall, losses: Losses, path: str) -> Object:
 
 
 def _write_any_call(call: ToolCall, losses: Losses, path: str) -> Object:
-    """Write a call with any fields; arguments that were absent when it was read are left out again."""
+    """Write a call with any fields; arguments that were absent when it was read are left out again.
+
+    A namespace and arguments that are not an object are losses.
+    """
     inner: Object = {"id": call.id} if call.id else {}
     inner["name"] = call.name
     if call.arguments is None:
@@ -97,7 +100,10 @@ def _write_any_call(call: ToolCall, losses: Losses, path: str) -> Object:
 
 
 def write_result(result: ToolResult, losses: Losses, path: str) -> Object:
-    """Write a function response. This is the fast path: one text under `output` or `error`."""
+    """Write a function response; one text under `output` or `error` takes the fast path.
+
+    References to found tools become text, with a loss.
+    """
     result = found_as_text(result, path, losses)
     parts = result.parts
     if len(parts) == 1 and not result.extra and result.call_id and result.structured is None and result.cache is None:
@@ -109,7 +115,10 @@ def write_result(result: ToolResult, losses: Losses, path: str) -> Object:
 
 
 def _write_any_result(result: ToolResult, losses: Losses, path: str) -> Object:
-    """Write a function response with any parts; text goes into `response`, media into `parts`."""
+    """Write a function response with any parts; text goes into `response`, media into `parts`.
+
+    A changed order and a cache mark are losses.
+    """
     inner: Object = {"id": result.call_id} if result.call_id else {}
     if result.name is not None:
         inner["name"] = result.name
@@ -117,6 +126,7 @@ def _write_any_result(result: ToolResult, losses: Losses, path: str) -> Object:
     if wrapper != "absent" or result.parts or result.structured:
         inner["response"] = _wrap(result, wrapper, losses, path)
     texts = [isinstance(part, Text) for part in result.parts]
+    # a text comes after other content
     if texts != sorted(texts, reverse=True):
         losses.add(
             f"{path}/parts", "order of a result", "moved", "Gemini writes the text of a result before its media", "info"
@@ -130,7 +140,10 @@ def _write_any_result(result: ToolResult, losses: Losses, path: str) -> Object:
 
 
 def _wrap(result: ToolResult, wrapper: str | None, losses: Losses, path: str) -> Object:
-    """Return the object of a function response; `wrapper` is the key from which it was read, if unusual."""
+    """Return the object of a function response; `wrapper` is the key from which it was read, if unusual.
+
+    Several texts are joined, and text beside a structured value is dropped, with losses.
+    """
     content = [part.text for part in result.parts if isinstance(part, Text)]
     if len(content) > 1:
         losses.add(
@@ -149,13 +162,17 @@ def _wrap(result: ToolResult, wrapper: str | None, losses: Losses, path: str) ->
         return {"name": result.name, "content": value}
     if wrapper in _WRAPPERS:
         return {wrapper: value}
+    # an object that would not be read as wrapped stays as it is
     if type(value) is dict and wrapper is None and _unwrap(value, result.name)[3] is None:
         return value
     return {"output": value}
 
 
 def _write_data(part: Media, losses: Losses, path: str) -> Object | None:
-    """Write media as `inlineData` or `fileData`; a missing media type is guessed, because Gemini requires one."""
+    """Write media as `inlineData` or `fileData`; return None and report the loss if it has no content.
+
+    A missing media type is guessed, because Gemini requires one; settings that Gemini lacks are losses.
+    """
     data: Object = {} if part.media_type is None else {"mimeType": part.media_type}
     uri = part.url or part.file_id
     if part.media_type is None and ":mimeType" not in part.extra.get(_DATA_FORM, {}):

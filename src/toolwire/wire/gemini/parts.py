@@ -68,7 +68,10 @@ _OWN_FILES = ("https://generativelanguage.googleapis.com/", "gs://")
 
 
 def read_part(raw: JSON) -> Part:
-    """Read a part of a message, in either spelling; a part of an unknown kind stays Opaque."""
+    """Read a part of a message, in either spelling; a part of an unknown kind stays Opaque.
+
+    Raise ProtocolError if it is invalid.
+    """
     # protobuf reads a null as an absent field, so a part may list all its members
     fields = {key: value for key, value in to_camel_case(require_object(raw)).items() if value is not None}
     if "functionCall" in fields:
@@ -90,19 +93,22 @@ def read_signature(fields: Object) -> tuple[Artefact, ...]:
 
 
 def _read_text(raw: Object) -> Text | Reasoning:
-    """Read a text, or reasoning if the part is marked as a thought, with its signature."""
+    """Read a text, or reasoning if the part is marked as a thought, with its signature; no text is noted as form."""
     extra: Extra = {}
     fields = read_fields(raw, _TEXT, NAME, extra)
     text = read_optional_string(fields, "text") or ""
     if not text:
         extra[_FORM] = {**extra.get(_FORM, {}), ":empty": True}
     if read_boolean(fields, "thought"):
-        return Reasoning(text, (), read_signature(fields), extra)
-    return Text(text, None, read_signature(fields), extra)
+        return Reasoning(text, artefacts=read_signature(fields), extra=extra)
+    return Text(text, artefacts=read_signature(fields), extra=extra)
 
 
 def _read_call(raw: Object) -> ToolCall:
-    """Read a call in either spelling; absent arguments are recorded as form."""
+    """Read a call in either spelling; absent and odd arguments are recorded in `extra`.
+
+    Arguments as text are parsed. Raise ProtocolError if the call is invalid.
+    """
     extra: Extra = {}
     fields = read_fields(raw, _CALL_PART, NAME, extra)
     call = read_fields(require_object(fields["functionCall"], "functionCall"), _CALL_FIELDS, _CALL, extra)
@@ -126,7 +132,10 @@ def _read_call(raw: Object) -> ToolCall:
 
 
 def _read_result(raw: Object) -> ToolResult:
-    """Read a function response; a wrapper that `_wrap` would not choose itself is recorded as form."""
+    """Read a function response; a wrapper that `_wrap` would not choose itself is recorded as form.
+
+    Raise ProtocolError if it is invalid.
+    """
     extra: Extra = {}
     fields = read_fields(raw, _RESULT_PART, NAME, extra)
     result = read_fields(
@@ -151,7 +160,10 @@ def _read_result(raw: Object) -> ToolResult:
 
 
 def _unwrap(response: Object, name: JSON) -> tuple[tuple[Text, ...], JSON, bool, str | None]:
-    """Split a function response into (text parts, structured, is_error, wrapper)."""
+    """Split a function response into (text parts, structured value, is_error, wrapper).
+
+    The wrapper is the only key, if it is a usual one, or "name" for {name, content}; None: the response is the value.
+    """
     wrapper: str | None = None
     if len(response) == 1:
         (wrapper,) = response
@@ -173,12 +185,15 @@ def _read_result_media(raw: JSON) -> Media | Opaque:
 
 
 def _read_data(raw: Object, field: str, known: frozenset[str]) -> Media | Opaque:
-    """Read inline data or a file; a URI on Google's own storage is a file id that Google owns."""
+    """Read inline data or a file; a URI on Google's own storage is a file id that Google owns.
+
+    Without data and URI, the part stays Opaque.
+    """
     extra: Extra = {}
     fields = read_fields(raw, known, NAME, extra)
     data = read_fields(require_object(fields[field], field), _DATA_FIELDS, _DATA, extra)
     media_type, uri = read_optional_string(data, "mimeType"), read_optional_string(data, "fileUri")
-    own = uri is not None and uri.startswith(_OWN_FILES)
+    is_own_file = uri is not None and uri.startswith(_OWN_FILES)
     inline = read_optional_string(data, "data")
     form: Object = {}
     if inline is not None:
@@ -193,10 +208,10 @@ def _read_data(raw: Object, field: str, known: frozenset[str]) -> Media | Opaque
         _media_kind(media_type or guess_media_type(uri or "")),
         media_type,
         inline,
-        None if own else uri,
-        uri if own else None,
+        None if is_own_file else uri,
+        uri if is_own_file else None,
         read_optional_string(data, "displayName"),
-        owner=PROVIDER if own else None,
+        owner=PROVIDER if is_own_file else None,
         extra=extra,
     )
 

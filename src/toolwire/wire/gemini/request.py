@@ -42,7 +42,10 @@ _THINKING = frozenset({"includeThoughts", "thinkingBudget", "thinkingLevel"})
 
 
 def decode_request(body: Object) -> Request:
-    """Decode a request; the model, which clients may repeat in the body, is recorded as form."""
+    """Decode a request; raise ProtocolError if it is invalid.
+
+    The model, which clients may repeat in the body, is recorded as form.
+    """
     extra: Extra = {}
     fields = read_fields(require_object(body), _KNOWN, NAME, extra, ("contents", "tools"))
     contents = fields.get("contents")
@@ -61,12 +64,10 @@ def decode_request(body: Object) -> Request:
         tuple(messages),
         read_tools(fields, extra),
         _read_tool_config(fields.get("toolConfig"), extra),
-        None,
-        Params(**params) if params else NO_PARAMS,
-        reasoning,
-        output,
-        None,
-        extra,
+        params=Params(**params) if params else NO_PARAMS,
+        reasoning=reasoning,
+        output=output,
+        extra=extra,
     )
 
 
@@ -82,7 +83,10 @@ def _read_system(raw: JSON, extra: Extra) -> Message:
 
 
 def _read_content(raw: JSON) -> Message:
-    """Read one of the contents. A missing role, the old role `function` and `tool` of google-genai's README are user."""
+    """Read one of the contents; raise ProtocolError for an unknown role.
+
+    A missing role, the old role `function` and `tool` of google-genai's README are user.
+    """
     role = require_object(raw).get("role")
     if role == "model":
         return _make_message("assistant", raw)
@@ -94,22 +98,25 @@ def _read_content(raw: JSON) -> Message:
 
 
 def _make_message(role: Role, raw: Object) -> Message:
-    """Build a message; a role that is not the usual one for `role`, and absent parts, are recorded as form."""
+    """Build a message; a role that is not the usual one for `role`, and absent parts, are recorded as form.
+
+    Role and parts alone take a fast path.
+    """
     parts = raw.get("parts")
     if parts and type(parts) is list and len(raw) == 2 and role in _ROLES and raw.get("role") == _ROLES[role]:
         return Message(role, tuple(decode_list(raw, "parts", read_part)))
     extra: Extra = {}
     fields = read_fields(raw, ("role", "parts"), NAME, extra, ("parts",))
-    read = decode_list(fields, "parts", read_part)
-    given = raw.get("role")
+    read_parts = decode_list(fields, "parts", read_part)
+    given_role = raw.get("role")
     form: Object = {}
-    if given != _ROLES.get(role):
-        form = {"role": given} if "role" in raw else {":role": "absent"}
+    if given_role != _ROLES.get(role):
+        form = {"role": given_role} if "role" in raw else {":role": "absent"}
     if not parts:
         form[":parts"] = "absent"  # or empty, which stays in the form
     if form:
         extra[_FORM] = {**extra.get(_FORM, {}), **form}
-    return Message(role, tuple(read), extra)
+    return Message(role, tuple(read_parts), extra)
 
 
 _ROLES: dict[Role, str] = {"user": "user", "assistant": "model"}
@@ -124,7 +131,10 @@ def _read_tool_config(raw: JSON, extra: Extra) -> Any:
 
 
 def _read_config(raw: JSON, params: dict[str, Any], extra: Extra) -> tuple[ReasoningConfig | None, OutputFormat | None]:
-    """Read `generationConfig`: parameters into `params`, then the reasoning settings and the output format."""
+    """Read `generationConfig`: parameters into `params`, then return the reasoning settings and the output format.
+
+    Other fields and the spelling of numbers go into `extra`. Raise ProtocolError if it is invalid.
+    """
     if raw is None:
         return None, None
     config = read_fields(require_object(raw, "generationConfig"), _CONFIG, _GENERATION, extra, ("stopSequences",))
@@ -137,7 +147,10 @@ def _read_config(raw: JSON, params: dict[str, Any], extra: Extra) -> tuple[Reaso
 
 
 def _read_thinking(raw: JSON) -> ReasoningConfig | None:
-    """Read `thinkingConfig`: a budget of 0 turns thinking off, a negative one leaves the amount to the model."""
+    """Read `thinkingConfig`: a budget of 0 turns thinking off, a negative one leaves the amount to the model.
+
+    Unusual levels and negative budgets are kept as form.
+    """
     if raw is None:
         return None
     extra: Extra = {}
@@ -168,7 +181,10 @@ _LEVELS = ("minimal", "low", "medium", "high")
 
 
 def _read_format(config: Object) -> OutputFormat | None:
-    """Read the output format; `:schema` keeps a schema in `responseSchema`, the OpenAPI subset."""
+    """Read the output format, or None; `:schema` keeps a schema in `responseSchema`, the OpenAPI subset.
+
+    A media type that no other wire has stays in `extra`.
+    """
     kind = read_optional_string(config, "responseMimeType")
     schema, raw = config.get("responseJsonSchema"), config.get("responseSchema")
     field = "responseSchema" if schema is None else "responseJsonSchema"
@@ -193,14 +209,15 @@ def _read_format(config: Object) -> OutputFormat | None:
 def encode_request(request: Request, items: ConversationItems | None = None) -> Encoded:
     """Encode a request; the model and the choice of streaming are reported as moved to the URL.
 
-    `items` may have the text of the first messages, whose system messages are all at the start.
+    System messages become one instruction; a later one is reported as moved. `items` may have the text of the first
+    messages, whose system messages are all at the start.
     """
     losses = Losses()
     items = items or ConversationItems()
     out: Object = {}
     system: list[Object] = []
     system_extra: Extra = {}
-    start = next((n for n, one in enumerate(request.messages) if one.role not in _SYSTEM), len(request.messages))
+    start = next((n for n, item in enumerate(request.messages) if item.role not in _SYSTEM), len(request.messages))
     for index, message in enumerate(request.messages[:start]):
         system.extend(_write_parts(message.parts, f"/messages/{index}", losses))
         system_extra = message.extra if index == 0 else {}
@@ -273,7 +290,10 @@ def _write_config(request: Request, losses: Losses) -> Object:
 
 
 def _write_thinking(reasoning: ReasoningConfig) -> Object:
-    """Return `thinkingConfig`; an unknown level or unusual spelling is written back from the form `:level`."""
+    """Return `thinkingConfig`; an unknown level or unusual spelling is written back from the form `:level`.
+
+    A budget of 0 turns thinking off, -1 leaves the amount to the model.
+    """
     out: Object = {}
     if reasoning.visible is not None:
         out["includeThoughts"] = reasoning.visible
@@ -293,7 +313,10 @@ def _write_thinking(reasoning: ReasoningConfig) -> Object:
 
 
 def _write_format(output: OutputFormat, out: Object, losses: Losses) -> None:
-    """Write the output format into `out`, the field `generationConfig`."""
+    """Write the output format into `out`, the field `generationConfig`; a name and other options are losses.
+
+    A schema that was read from `responseSchema` and has not changed is written back there.
+    """
     form = output.extra.get(_FORM, {})
     if f"{NAME}/format" in output.extra:
         out.update(output.extra[f"{NAME}/format"])

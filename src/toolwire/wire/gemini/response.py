@@ -26,7 +26,7 @@ from .parts import PROVIDER, read_part
 
 
 def _read_logprobs(value: JSON) -> list[Object] | None:
-    """Read a `LogprobsResult`: the chosen tokens, and for each position the most probable ones."""
+    """Read a `LogprobsResult`: the chosen tokens, and for each position the most probable ones; None if invalid."""
     if type(value) is not dict or type(value.get("chosenCandidates")) is not list:
         return None
     tops = value.get("topCandidates")
@@ -34,9 +34,9 @@ def _read_logprobs(value: JSON) -> list[Object] | None:
     for number, chosen in enumerate(value["chosenCandidates"]):
         top = tops[number] if type(tops) is list and number < len(tops) else None
         others = top.get("candidates") if type(top) is dict else None
-        found = [_rename(other) for other in others] if type(others) is list else []
+        top_tokens = [_rename(other) for other in others] if type(others) is list else []
         token = _rename(chosen)
-        tokens.append(token and {**token, "top_logprobs": [*found]})
+        tokens.append(token and {**token, "top_logprobs": [*top_tokens]})
     return read_tokens(tokens)
 
 
@@ -165,26 +165,29 @@ def stop_fault(stop: Stop | None) -> Fault | None:
 
 
 def _read_candidate(raw: JSON) -> Alternative:
-    """Read a candidate; its unknown fields are kept with the stop, the fields of its content with the alternative."""
+    """Read a candidate; its unknown fields are kept with the stop, the fields of its content with the alternative.
+
+    Raise ProtocolError if it is invalid.
+    """
     extra: Extra = {}
     fields = read_fields(require_object(raw), CANDIDATE, _CANDIDATE, extra)
     content = fields.get("content")
     parts: list[Part] = []
-    outer: Extra = {}
+    content_extra: Extra = {}
     if content is not None:
-        parts = _read_parts(require_object(content, "content"), outer)
+        parts = _read_parts(require_object(content, "content"), content_extra)
     else:
-        outer[f"{_CONTENT}~"] = {":content": "absent"}
-    return Alternative(tuple(parts), read_stop(fields, tuple(parts), extra), outer)
+        content_extra[f"{_CONTENT}~"] = {":content": "absent"}
+    return Alternative(tuple(parts), read_stop(fields, tuple(parts), extra), content_extra)
 
 
-def _read_parts(content: Object, outer: Extra) -> list[Part]:
-    """Read the parts of a candidate's content; role and form, which the parts do not hold, go into `outer`."""
-    fields = read_fields(content, ("role", "parts"), _CONTENT, outer, ("parts",))
+def _read_parts(content: Object, content_extra: Extra) -> list[Part]:
+    """Read the parts of a candidate's content; role and form go into `content_extra`."""
+    fields = read_fields(content, ("role", "parts"), _CONTENT, content_extra, ("parts",))
     if fields.get("role") != "model":
-        outer[f"{_CONTENT}~"] = {**outer.get(f"{_CONTENT}~", {}), ":role": fields.get("role")}
+        content_extra[f"{_CONTENT}~"] = {**content_extra.get(f"{_CONTENT}~", {}), ":role": fields.get("role")}
     if "parts" not in fields:
-        outer[f"{_CONTENT}~"] = {**outer.get(f"{_CONTENT}~", {}), ":parts": "absent"}
+        content_extra[f"{_CONTENT}~"] = {**content_extra.get(f"{_CONTENT}~", {}), ":parts": "absent"}
     try:
         return decode_list(fields, "parts", _read_answer_part)
     except ProtocolError as error:
@@ -196,7 +199,10 @@ def _read_answer_part(raw: JSON) -> Part:
 
 
 def read_stop(candidate: Object, parts: tuple[Part, ...], extra: Extra) -> Stop | None:
-    """Read the finish reason; `extra` holds the other fields of the candidate, which need a stop to be kept."""
+    """Read the finish reason, or None if there is none.
+
+    `extra` holds the other fields of the candidate, which need a stop to be kept. With calls, STOP is `tool_calls`.
+    """
     word, detail = read_label(candidate, "finishReason"), read_optional_string(candidate, "finishMessage")
     form: Object = {}
     if candidate.get("index") is None:
@@ -234,7 +240,10 @@ _COUNTS = (
 
 
 def read_usage(raw: JSON) -> Usage | None:
-    """Read the counts; `Usage.output` includes thoughts, `Usage.input` the input of Google's own tools."""
+    """Read the counts; `Usage.output` includes thoughts, `Usage.input` the input of Google's own tools.
+
+    Return None if there are none. A total that is not the sum is kept as form.
+    """
     if type(raw) is not dict:
         return None
     extra: Extra = {}
@@ -244,10 +253,9 @@ def read_usage(raw: JSON) -> Usage | None:
         None if prompt is None else prompt + (tools or 0),
         None if candidates is None and thoughts is None else (candidates or 0) + (thoughts or 0),
         cached,
-        None,
-        thoughts,
-        tools,
-        extra,
+        reasoning=thoughts,
+        tool_input=tools,
+        extra=extra,
     )
     form: Object = {}
     if candidates is None and thoughts is not None:
@@ -260,7 +268,10 @@ def read_usage(raw: JSON) -> Usage | None:
 
 
 def write_usage(usage: Usage, losses: Losses) -> Object:
-    """Write the counts; this wire counts thoughts and the input of Google's own tools separately."""
+    """Write the counts; this wire counts thoughts and the input of Google's own tools separately.
+
+    Tokens written to a cache are a loss.
+    """
     if usage.cache_write:
         losses.add("/usage/cache_write", "tokens written to a cache", "dropped", "Gemini does not count them", "info")
     form = usage.extra.get(_FORM, {})
@@ -281,7 +292,10 @@ def write_usage(usage: Usage, losses: Losses) -> Object:
 
 
 def encode_response(response: Response, request: Request | None = None) -> Encoded:
-    """Encode a response; a blocked prompt and an empty answer are written without candidates."""
+    """Encode a response; a blocked prompt and an empty answer are written without candidates.
+
+    The timestamp and parts that Gemini lacks are losses.
+    """
     del request  # no field of an answer depends on it
     losses = Losses()
     out: Object = {}
@@ -302,7 +316,10 @@ def encode_response(response: Response, request: Request | None = None) -> Encod
 
 
 def _write_candidate(index: int, answer: Response | Alternative, losses: Losses) -> Object:
-    """Write one choice as a candidate; an incomplete call is left out, and the finish reason is changed to match."""
+    """Write one choice as a candidate; an incomplete call is left out, and the finish reason is changed to match.
+
+    An empty part is left out, too. Both are reported.
+    """
     path = "" if index == 0 else f"/alternatives/{index - 1}"
     parts = []
     stop = answer.stop

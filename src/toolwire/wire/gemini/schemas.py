@@ -66,6 +66,7 @@ def read_schema(raw: Object) -> Object:
 
 
 def _read_value(keyword: str, value: JSON) -> JSON:
+    """Convert the value of a keyword: schemas inside it, numbers as text, references to `defs`."""
     if keyword in _MAPS and type(value) is dict:
         return {name: read_schema(inner) if type(inner) is dict else inner for name, inner in value.items()}
     if keyword in _LISTS and type(value) is list:
@@ -132,7 +133,7 @@ def _order_properties(schema: Object) -> None:
 
 
 def _allow_null(schema: Object) -> None:
-    """Extend a schema by null in place."""
+    """Extend a schema by null in place: in its types, its enum and its alternatives."""
     kind = schema.get("type")
     if kind is not None and kind != "null":
         schema["type"] = [*kind, "null"] if type(kind) is list else [kind, "null"]
@@ -151,14 +152,14 @@ def read_parameters(raw: Object) -> Object:
 
 def document_pointer(raw: JSON, path: list[str]) -> str:
     """Map a path in the converted schema to a pointer into the original schema `raw`."""
-    found: list[str] = []
+    segments: list[str] = []
     for segment in path:
         name = segment
         if type(raw) is dict and segment not in raw:
             name = next((field for field, keyword in _RENAMED if keyword == segment and field in raw), segment)
         raw = raw.get(name) if type(raw) is dict else raw[int(name)] if _is_index(raw, name) else None
-        found.append(name)
-    return join(*found)
+        segments.append(name)
+    return join(*segments)
 
 
 _RENAMED = (*_FIELDS.items(), ("example", "examples"))

@@ -73,7 +73,10 @@ class PartialArguments:
         return self._root
 
     def feed(self, raw: JSON) -> None:
-        """Apply one assignment: create the containers on its path, then set the value or append to the string there."""
+        """Apply one assignment: create the containers on its path, then set the value or append to the string there.
+
+        Raise ProtocolError if the path or the value is invalid.
+        """
         fields = to_camel_case(require_object(raw))
         steps = _parse_path(read_string(fields, "jsonPath"))
         holder: Any = self._root
@@ -134,7 +137,7 @@ def _get(holder: Any, step: str | int) -> Any:
 
 
 def _set(holder: Any, step: str | int, value: Any) -> None:
-    """Set a value; a list grows as needed, but an index more than 1000 beyond its end is an error."""
+    """Set a value; a list grows as needed. Raise ProtocolError if an index is over 1000 beyond its end, or no index."""
     if isinstance(step, int) and isinstance(holder, list):
         if step > len(holder) + 1000:
             raise ProtocolError(
@@ -230,13 +233,13 @@ class GeminiStreamDecoder(BaseStreamDecoder):
         return bool(self._candidates) and all(c.end or c.stop is not None for c in self._candidates.values())
 
     def _finish(self, events: list[Event]) -> None:
-        """Emit the end of the answer, or a fault if the first candidate stopped with an error or a malformed call."""
+        """Close all items and emit the end of the answer, or a fault if the first candidate stopped with an error."""
         candidates = [self._candidates[index] for index in sorted(self._candidates)]
         for candidate in candidates:
             self._close_text(candidate, events)
             self._end_truncated_calls(candidate, list(candidate.partial), events)
             if candidate.end:
-                seen: tuple[Part, ...] = (ToolCall("", ""),) if candidate.has_calls else ()
+                seen: tuple[Part, ...] = (ToolCall("", ""),) if candidate.has_calls else ()  # any call will do
                 candidate.stop = read_stop({**candidate.end, "index": candidate.index}, seen, candidate.extra)
         stops = tuple(candidate.stop for candidate in candidates if candidate.stop is not None)
         fault = stop_fault(stops[0])
@@ -250,6 +253,7 @@ class GeminiStreamDecoder(BaseStreamDecoder):
         self._read_chunk(self._read_object(payload), events)
 
     def _read_chunk(self, raw: Object, events: list[Event]) -> None:
+        """Emit the events of a chunk: start, usage, parts of each candidate, and a fault; keep its unknown fields."""
         chunk = to_camel_case(raw)
         if chunk.get("error") and not chunk.get("candidates"):
             self._fail(chunk, events)
@@ -284,7 +288,10 @@ class GeminiStreamDecoder(BaseStreamDecoder):
             self._candidates.setdefault(0, _Candidate(0)).stop = stop
 
     def _read_candidate(self, number: int, fields: Object, events: list[Event]) -> None:
-        """Emit the new parts of a candidate, and note its finish reason. Parts may follow it, so it ends nothing."""
+        """Emit the new parts of a candidate, and note its finish reason. Parts may follow it, so it ends nothing.
+
+        Unknown fields are kept for the end. Raise ProtocolError with the position of an invalid part.
+        """
         index = read_index(fields, "index")
         if index is None:
             index = number
@@ -361,8 +368,8 @@ class GeminiStreamDecoder(BaseStreamDecoder):
             return
         kind, key = candidate.open
         extra: Extra = {NAME: candidate.fields} if candidate.fields else {}
-        if rest := self._flush_surrogate(key):
-            events.append(TextDelta(key, rest) if kind == "text" else ReasoningDelta(key, rest))
+        if half := self._flush_surrogate(key):
+            events.append(TextDelta(key, half) if kind == "text" else ReasoningDelta(key, half))
         events.append(TextEnd(key, artefacts, extra) if kind == "text" else ReasoningEnd(key, artefacts, extra))
         candidate.open = None
         candidate.fields = {}
@@ -377,7 +384,10 @@ class GeminiStreamDecoder(BaseStreamDecoder):
         events.append(CallEnd(key, call.arguments, call.raw, call.state, call.artefacts, extra))
 
     def _read_partial(self, candidate: _Candidate, call: Object, fields: Object, events: list[Event]) -> None:
-        """Collect assignments of an incomplete call; one without an id and a name continues the latest call."""
+        """Collect assignments of an incomplete call, and emit its start and, when it is complete, its end.
+
+        A part without an id and a name continues the latest call. A new call without an id truncates an older one.
+        """
         self._close_text(candidate, events)
         candidate.has_calls = True
         call_id = read_optional_string(call, "id") or ("" if call.get("name") else candidate.last)

@@ -47,7 +47,7 @@ class GeminiStreamEncoder(WholeCallEncoder):
         self._last: dict[int, tuple[type[Event], int]] = {}  # by choice: kind and key of the last fragment
 
     def _start(self, event: ResponseStart) -> bytes:
-        """Keep the model and the id, which every chunk repeats (`_tail`); nothing is written yet."""
+        """Keep the model and the id, which every chunk repeats (`_tail`); nothing is written yet. A time is a loss."""
         fields: Object = {}
         if event.created is not None:
             self.losses.add(
@@ -147,7 +147,10 @@ class GeminiStreamEncoder(WholeCallEncoder):
         return b"data: " + to_line(write_fault(event.fault)) + b"\n\n"
 
     def _end(self, event: ResponseEnd) -> bytes:
-        """Write the last chunk: finish reasons, usage, and the fields of the answer that only this wire has."""
+        """Write the last chunk: finish reasons, usage, and the fields of the answer that only this wire has.
+
+        A choice with an incomplete call, which was left out, gets another finish reason.
+        """
         candidates = []
         for index, stop in enumerate(event.stops):
             path = f"/alternatives/{index - 1}" if index else ""

@@ -34,7 +34,10 @@ _FUNCTION = frozenset({"name", "description", "parameters", "parametersJsonSchem
 
 
 def read_tools(raw: Object, extra: Extra | None = None) -> tuple[Tool, ...]:
-    """Read the declarations under `tools`. An entry without tools is form, kept in `extra` under `gemini/tools~`."""
+    """Read the declarations under `tools`; unless there is one list of functions, each tool notes its entry as form.
+
+    An entry without tools is form, kept in `extra` under `gemini/tools~`.
+    """
     entries = decode_list(raw, "tools", _read_entry)
     if len(entries) == 1 and entries[0] and all(tool.kind == "function" for tool in entries[0]):
         return tuple(entries[0])  # the usual case: one list of functions
@@ -61,7 +64,7 @@ def _with_extra(tool: Tool, extra: Extra) -> Tool:
 
 
 def _read_entry(raw: JSON) -> list[Tool]:
-    """Read one object of the list: declarations, built-in tools, or both."""
+    """Read one object of the list: declarations, built-in tools, or both. Its spelling is kept with each tool."""
     extra: Extra = {}
     fields = read_fields(raw, to_camel_case(require_object(raw)), _ENTRY, extra, ("functionDeclarations",))
     tools = decode_list(fields, "functionDeclarations", _read_function)
@@ -116,7 +119,7 @@ def write_tools(tools: tuple[Tool, ...], losses: Losses, extra: Extra | None = N
     """Write the declarations, grouped into the entries of `tools` from which they were read.
 
     A tool that was read from this wire remembers its entry in `extra` as `:entry`, so that the document is written back
-    with the same grouping.
+    with the same grouping. A built-in tool of another provider is a loss.
     """
     entries: dict[object, Object] = {}
     forms: dict[object, Extra] = {}
@@ -168,7 +171,10 @@ def _write_schema(schema: Object | None, out: Object, field: str, openapi_field:
 
 
 def read_choice(config: JSON) -> ToolChoice | None:
-    """Read the tool choice from `functionCallingConfig`."""
+    """Read the tool choice from `functionCallingConfig`, or None; raise ProtocolError for an unknown mode.
+
+    An unusual spelling of the mode is kept as form. `ANY` with one name is the choice of a tool.
+    """
     if config is None:
         return None
     extra: Extra = {}
@@ -195,7 +201,7 @@ def read_choice(config: JSON) -> ToolChoice | None:
     if names:
         if mode == "AUTO":
             extra[_FORM] = {":mode": config.get("mode")}
-        return ToolChoice("allowed", names, False, extra)
+        return ToolChoice("allowed", names, extra=extra)
     return ToolChoice("validated" if mode == "VALIDATED" else "auto", extra=extra)
 
 
@@ -204,7 +210,7 @@ def _name(value: JSON) -> str:
 
 
 def write_choice(request: Request, losses: Losses) -> Object | None:
-    """Return the `functionCallingConfig`."""
+    """Return the `functionCallingConfig`, or None without a choice; a request for one call at a time is a loss."""
     if request.parallel is False:
         losses.add(join("parallel"), "one call at a time", "dropped", "Gemini has no setting for parallel calls")
     choice = request.choice

@@ -53,6 +53,7 @@ def decode_tools(declared: list[JSON]) -> tuple[Tool, ...]:
 
 
 def _read_tool(raw: JSON) -> Tool:
+    """Read a declaration, with its effect from the annotations; raise ProtocolError if it is invalid."""
     schema, output = require_object(raw).get("inputSchema"), raw.get("outputSchema")
     return Tool(
         read_string(raw, "name"),
@@ -85,7 +86,7 @@ _UNWRITABLE: tuple[tuple[str, Severity], ...] = (
 
 
 def encode_tools(tools: tuple[Tool, ...], *, version: str = LATEST) -> tuple[list[Object], Losses]:
-    """Write the declarations for `version`."""
+    """Write the declarations for `version`; built-in tools and fields that MCP lacks are losses."""
     losses = Losses()
     out: list[Object] = []
     for index, tool in enumerate(tools):
@@ -101,7 +102,7 @@ def encode_tools(tools: tuple[Tool, ...], *, version: str = LATEST) -> tuple[lis
 
 
 def _write_tool(tool: Tool, version: str, losses: Losses, path: str) -> Object:
-    """Write one declaration; an output schema or annotations that `version` does not support are left out."""
+    """Write one declaration; an output schema that `version` does not support is a loss, annotations are left out."""
     out: Object = {"name": tool.name}
     if tool.description is not None:
         out["description"] = tool.description
@@ -111,8 +112,8 @@ def _write_tool(tool: Tool, version: str, losses: Losses, path: str) -> Object:
             out["outputSchema"] = tool.output_schema
         else:
             losses.add(f"{path}/output_schema", "output schema", "dropped", f"{version} has no field for it", "info")
-    own = tool.extra.get(NAME, {})
-    if tool.effect != "write" and "annotations" not in own and since(version, "2025-03-26"):
+    own_fields = tool.extra.get(NAME, {})
+    if tool.effect != "write" and "annotations" not in own_fields and since(version, "2025-03-26"):
         out["annotations"] = {"readOnlyHint": tool.effect in ("pure", "read"), "idempotentHint": True}
     return write_extra(out, tool.extra, NAME)
 

@@ -106,13 +106,14 @@ class CapabilityRow(Value, frozen=True, forbid_unknown_fields=True):
 
 
 def parse_capability_rows(document: JSON) -> tuple[CapabilityRow, ...]:
-    """Read rows from a JSON document: an array of objects. ConfigError names the row and the field."""
+    """Read rows from a JSON document: an array of objects. Raise ConfigError with the row and the field."""
     if type(document) is not list:
         raise ConfigError("expected an array of capability rows", hint='write [{"models": ["NAME*"], …}]')
     return tuple([_parse_row(entry, f"row {number}") for number, entry in enumerate(document)])
 
 
 def _parse_row(entry: JSON, location: str) -> CapabilityRow:
+    """Read one row; raise ConfigError with `location` if a field is unknown or invalid."""
     if type(entry) is dict:
         _refuse_unknown_field(entry, CapabilityRow, location)
         if type(entry.get("capabilities")) is dict:
@@ -138,15 +139,18 @@ def _refuse_unknown_field(entry: dict[str, JSON], kind: type[Value], location: s
 
 
 def check_capabilities(capabilities: ModelCapabilities, location: str) -> None:
-    """Check the rules that types cannot express: regular expressions, names of parameters, kinds of media."""
+    """Check the rules that types cannot express: regular expressions, names of parameters, kinds of media.
+
+    Raise ConfigError with `location` if a rule is broken.
+    """
     for field in ("name", "id"):
         pattern = getattr(capabilities, field)
         try:
-            legal = pattern is None or re.compile(pattern)
+            compiled = pattern is None or re.compile(pattern)
         except re.error as error:
             detail = f"{location}.{field}: {pattern!r} is not a valid regular expression: {error}"
             raise ConfigError(detail, hint="use the syntax of Python's re") from None
-        if field == "name" and isinstance(legal, re.Pattern) and not legal.fullmatch("_aZ0"):
+        if field == "name" and isinstance(compiled, re.Pattern) and not compiled.fullmatch("_aZ0"):
             hint = "admit letters, digits and _, of which other names are made"
             raise ConfigError(f"{location}.name: {pattern!r} does not match '_aZ0'", hint=hint)
     for field, known in (

@@ -52,7 +52,7 @@ def model_list(wire: str, models: Sequence[ListedModel], query: Mapping[str, str
 
 
 def _anthropic_page(models: Sequence[ListedModel], query: Mapping[str, str]) -> Object:
-    """Return the page after or before a model. One that no longer exists still has its position in the order."""
+    """Return the page after or before a model. A model that no longer exists still has its position in the order."""
     limit = _page_size(query, "limit")
     names = [model.name for model in models]
     if "before_id" in query:

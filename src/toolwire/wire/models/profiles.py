@@ -62,6 +62,7 @@ def match_capabilities(
 
 @lru_cache(512)
 def _match(wire: str, version: str | None, vendor: str, model: str, rows: tuple[CapabilityRow, ...]) -> CapabilityMatch:
+    """Look up the rows for a model; for each field, the first row that sets it decides."""
     names = (model.lower(), normalise_model(model))
     known: dict[str, object] = {}
     decided: dict[str, CapabilityRow] = {}
@@ -101,7 +102,7 @@ def _fit_limits(limits: Limits, model: ModelCapabilities) -> Limits:
 
 
 def _fit_features(can: Capabilities, model: ModelCapabilities) -> Capabilities:
-    """Restrict the features of a wire to those of the model; a row adds no feature, but replaces a forced choice."""
+    """Restrict the features of a wire to the model's; a row adds no feature, but replaces a forced choice."""
     if model.choice_by_schema is not None:
         can = forced_by_schema(can, model.choice_by_schema)
     changes: dict[str, object] = {}

@@ -40,7 +40,7 @@ class Surface(Value, frozen=True):
     api_versions: str = r"[\w.-]+"  # a regular expression for the API versions that use this path; "" is none
     api_version: str = ""  # the default
     version_query: str | None = None  # the query parameter of the API version
-    fields: dict[str, str] = {}  # fields of a request that it names differently, besides those of the vendor
+    fields: dict[str, str] = {}  # fields of a request that it names differently, besides the vendor's
     counts_on_request: bool = True  # supports `stream_options`
     omitted_fields: tuple[str, ...] = ()  # fields of a body that are in the path instead
     marks_body: bool = True  # supports Anthropic's prompt-cache mark of the whole body
@@ -70,7 +70,7 @@ class Vendor(Value, frozen=True):
     counts_on_request: bool = True  # supports `stream_options`
     keeps_responses: bool = False  # stores answers of the wire openai_responses under their id
     transport: str | None = None  # `module:class` of the transport, if it is not HTTP
-    surfaces: tuple[Surface, ...] = ()  # paths that are not those of the wire
+    surfaces: tuple[Surface, ...] = ()  # paths that differ from the wire's
     variables: dict[str, tuple[str, ...]] = {}  # environment variables of the settings in paths; the first one set
     location: str | None = None  # the default location
     base_urls: dict[str, str] = {}  # by location, if it is not `base_url`
@@ -371,7 +371,7 @@ def surface_codec(codec: Wire, surface: Surface | None) -> Wire:
 
 
 def vendor_codec(vendor: Vendor, wire: str | None = None) -> Wire:
-    """Return the codec of the vendor's wire, or of `wire`, with the vendor's deviations."""
+    """Return the codec of `wire`, by default the vendor's wire, with the deviations of the vendor if it is its wire."""
     codec = get(wire or vendor.wire)
     if not isinstance(codec, WireCodec) or codec.name != get(vendor.wire).name:
         return codec  # a third party's implementation declares its own deviations

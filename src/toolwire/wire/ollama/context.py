@@ -25,7 +25,7 @@ _MAX_CONTEXT = 1 << 24  # more than any model has; a report or an output limit m
 _MAX_OUTPUT = 131_072  # the largest answer of models that run locally (gpt-oss, GLM); a larger limit is none
 _OUTPUT = 8192  # for a request without a limit: the default that requests to Anthropic get, which must have one
 _IMAGE_TOKENS = 1600  # as in ir.prompt_size
-_TEMPLATE_TOKENS = 512  # instructions that chat templates add for tools and reasoning, such as those of Qwen 3
+_TEMPLATE_TOKENS = 512  # instructions that chat templates add for tools and reasoning, such as Qwen 3's
 
 # Base64 of images, which are counted apart. A quotation mark inside a string is escaped, so no text matches.
 _IMAGES = re.compile(rb'"images":\[("[A-Za-z0-9+/=]*+"(?:,"[A-Za-z0-9+/=]*+")*+)\]')
@@ -49,16 +49,16 @@ def read_model_facts(document: JSON) -> ModelFacts:
     info, parameters = document.get("model_info"), document.get("parameters")
     lengths = [_positive(info[key]) for key in info if key.endswith(".context_length")] if type(info) is dict else []
     # lines of a name, spaces and a value
-    found = re.search(r"(?m)^num_ctx\s+(\d{1,9})\s*$", parameters) if type(parameters) is str else None
+    num_ctx = re.search(r"(?m)^num_ctx\s+(\d{1,9})\s*$", parameters) if type(parameters) is str else None
     own_texts, messages = [document.get("system")], document.get("messages")
     if type(messages) is list:
         own_texts += [message.get("content") for message in messages if type(message) is dict]
     own_bytes = "".join([text for text in own_texts if type(text) is str]).encode(errors="replace")
     return ModelFacts(
-        max([length for length in lengths if length is not None], default=None),
-        int(found[1]) if found else None,
-        bool(document.get("remote_host")),
-        _text_tokens(own_bytes),
+        length=max([length for length in lengths if length is not None], default=None),
+        modelfile=int(num_ctx[1]) if num_ctx else None,
+        is_remote=bool(document.get("remote_host")),
+        own_prompt=_text_tokens(own_bytes),
     )
 
 

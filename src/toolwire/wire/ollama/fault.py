@@ -46,14 +46,17 @@ _FAULTS = FaultTable(
 
 
 def read_fault(body: JSON, status: int | None = None) -> Fault:
-    """Read a fault from `body`, the whole envelope."""
+    """Read a fault from `body`, the whole envelope; a body without an error gives a fault by `status`.
+
+    Without a status, as in a stream, the message determines the kind.
+    """
     error = body.get("error") if type(body) is dict else None
     if not error:
         return Fault(kind_of_status(status or 500), body_message(body, status or 500), status or 500)
-    own: Object = {key: value for key, value in body.items() if key != "error"}
+    own_fields: Object = {key: value for key, value in body.items() if key != "error"}
     message = error
     if type(error) is not str:  # a proxy with an envelope of its own
-        own["error"] = error
+        own_fields["error"] = error
         message = error.get("message") if type(error) is dict else None
     error_text = message if type(message) is str and message else body_message(None, status or 500)
     kind = kind_of_status(status) if status else _FAULTS.kind_of_message(error_text) or "server"
@@ -62,7 +65,7 @@ def read_fault(body: JSON, status: int | None = None) -> Fault:
         kind = "invalid_request"  # also in a stream, where there is no status
     elif kind == "server" and _OUT_OF_MEMORY(error_text[:2000]):
         code = OUT_OF_MEMORY
-    return Fault(kind, error_text, status or status_of_kind(kind), code, extra={NAME: own} if own else {})
+    return Fault(kind, error_text, status or status_of_kind(kind), code, extra={NAME: own_fields} if own_fields else {})
 
 
 def write_fault(fault: Fault) -> Object:

@@ -38,7 +38,7 @@ def _decode_text(body: Object) -> Response:
 
 
 class GenerateStreamDecoder(OllamaStreamDecoder):
-    """Decoder of /api/generate streams: lines as those of /api/chat, with a `response` in each."""
+    """Decoder of /api/generate streams: lines like /api/chat, with a `response` in each."""
 
     text_fields = frozenset({"response"})
 

@@ -83,7 +83,10 @@ def _read_image(data: JSON) -> Media:
 
 
 def write_content(parts: Sequence[LocatedPart], form: Object, losses: Losses, separator: str) -> Object:
-    """Return the fields `content` and `images`. `separator` is put between texts that were separate parts."""
+    """Return the fields `content` and `images`. `separator` is put between texts that were separate parts.
+
+    Parts that Ollama lacks are dropped or become text, with losses.
+    """
     text_content: list[str] = []
     images: list[str] = []
     for path, part in parts:
@@ -116,7 +119,10 @@ def _report_text(part: Text, path: str, losses: Losses) -> None:
 
 
 def _write_media(part: Media, path: str, text_content: list[str], images: list[str], losses: Losses) -> None:
-    """Append an inline image to `images`; for any other media, append a placeholder to `text_content`."""
+    """Append an inline image to `images`; for any other media, append a placeholder to `text_content`.
+
+    The name and other fields, for which there is no place, are losses.
+    """
     if part.kind != "image" or part.data is None:
         detail = f"Ollama accepts only inline images, not {'a URL' if part.kind == 'image' else part.kind}"
         losses.add(path, part.kind, "dropped", detail, "error")
@@ -143,14 +149,16 @@ def report_order(parts: Sequence[LocatedPart], losses: Losses) -> None:
     highest = list(accumulate(ranks, max))
     lowest = list(accumulate(reversed(ranks), min))[::-1]
     for (path, part), rank, before, after in zip(parts, ranks, highest, lowest, strict=True):
+        # a part of a later field comes before it, or of an earlier field after it
         if before > rank or after < rank:
             losses.add(path, "order", "moved", "Ollama has a fixed order: thinking, images, text, calls", "info")
+        # several pieces of reasoning (0) or of text (2)
         if rank in (0, 2) and counts[rank] > 1:
             losses.add(path, part_label(part), "rewritten", "joined, because a message has one string", "info")
 
 
 def reasoning_text(part: Reasoning, path: str, losses: Losses) -> str:
-    """Return the text of a reasoning part."""
+    """Return the text of a reasoning part; artefacts, a summary and an empty text are reported as losses."""
     if part.artefacts:
         losses.add(f"{path}/artefacts", "artefact", "dropped", "Ollama has no field for it")
     if part.summary:
@@ -175,7 +183,10 @@ THINKING_FORM: Extra = {FORM: {":field": "thinking"}}
 
 
 def read_message(raw: JSON) -> Message:
-    """Read a message of a request; the role is compared without case, and its spelling is recorded as form."""
+    """Read a message of a request; the role is compared without case, and its spelling is recorded as form.
+
+    Raise ProtocolError for an unknown role.
+    """
     word = read_string(require_object(raw), "role")
     role = word.lower()  # the server does the same
     form: Object = {} if role == word else {":role": word}
@@ -206,7 +217,10 @@ def read_assistant(raw: Object, form: Object) -> Message:
 
 
 def read_call(raw: JSON) -> ToolCall:
-    """Read a call; its index, its type and absent arguments are recorded as form."""
+    """Read a call; its index, its type and absent arguments are recorded as form.
+
+    Arguments as text are parsed. Raise ProtocolError if the call is invalid.
+    """
     function = require_object(require_object(raw).get("function"), "function")
     value = function.get("arguments")
     arguments: Object | None = {}
@@ -244,37 +258,40 @@ def _read_result(raw: Object, form: Object) -> ToolResult:
 
 
 def write_message(message: Message, path: str, out: list[Object], losses: Losses) -> None:
-    """Append a message to `out`; each result in a user message becomes a `tool` message of its own."""
+    """Append a message to `out`; each result in a user message becomes a `tool` message of its own.
+
+    Calls and reasoning outside of assistant messages are losses.
+    """
     if message.role == "assistant":
         placed = [(f"{path}/parts/{number}", part) for number, part in enumerate(message.parts)]
         out.append(write_assistant(placed, message.extra, losses, "\n\n"))
         return
-    rest: list[LocatedPart] = []
+    content: list[LocatedPart] = []
     for number, part in enumerate(message.parts):
         where = f"{path}/parts/{number}"
         if isinstance(part, ToolResult):
             out.append(_write_result(part, losses, where))
         elif isinstance(part, (ToolCall, Reasoning)):
-            what = "call" if isinstance(part, ToolCall) else "reasoning"
-            losses.add(where, what, "dropped", "only assistant messages have this part", "error")
+            concept = "call" if isinstance(part, ToolCall) else "reasoning"
+            losses.add(where, concept, "dropped", "only assistant messages have this part", "error")
         else:
-            rest.append((where, part))
-    if rest or not message.parts:
+            content.append((where, part))
+    if content or not message.parts:
         form = message.extra.get(FORM, {})
-        report_order(rest, losses)
+        report_order(content, losses)
         role = form.get(":role", "user" if message.role == "user" else "system")
-        out.append(write_extra({"role": role, **write_content(rest, form, losses, "\n\n")}, message.extra, NAME))
+        out.append(write_extra({"role": role, **write_content(content, form, losses, "\n\n")}, message.extra, NAME))
 
 
 def _write_result(result: ToolResult, losses: Losses, path: str) -> Object:
-    """Write a result as a `tool` message; the error flag has no field here and is reported."""
+    """Write a result as a `tool` message; the error flag and a cache mark have no field here and are reported."""
     form = result.extra.get(FORM, {})
     if result.is_error:
         losses.add(f"{path}/is_error", "is_error", "dropped", "Ollama results have no error flag", "error")
     if result.cache is not None:
         losses.add(f"{path}/cache", "cache", "dropped", "Ollama has no cache marks", "info")
-    said: Sequence[Text | Media | Opaque] = result_parts(result, path, losses)
-    parts: list[LocatedPart] = [(f"{path}/parts/{number}", part) for number, part in enumerate(said)]
+    content: Sequence[Text | Media | Opaque] = result_parts(result, path, losses)
+    parts: list[LocatedPart] = [(f"{path}/parts/{number}", part) for number, part in enumerate(content)]
     report_order(parts, losses)
     out: Object = {"role": form.get(":role", "tool"), **write_content(parts, form, losses, "\n\n")}
     if result.name is not None:
@@ -285,9 +302,12 @@ def _write_result(result: ToolResult, losses: Losses, path: str) -> Object:
 
 
 def write_assistant(
-    parts: Sequence[LocatedPart], extra: Extra, losses: Losses, joint: str, *, numbered: bool = False
+    parts: Sequence[LocatedPart], extra: Extra, losses: Losses, separator: str, *, numbered: bool = False
 ) -> Object:
-    """Write an assistant message. `numbered` adds an index to each call, as the server does."""
+    """Write an assistant message. `separator` is put between texts, `numbered` adds an index to each call.
+
+    The server numbers calls, too. A result in it, and the order of parts, are losses.
+    """
     report_order(parts, losses)
     content: list[LocatedPart] = []
     reasoning: list[str] = []
@@ -303,7 +323,7 @@ def write_assistant(
         else:
             content.append((where, part))
     form = extra.get(FORM, {})
-    out: Object = {"role": form.get(":role", "assistant"), **write_content(content, form, losses, joint)}
+    out: Object = {"role": form.get(":role", "assistant"), **write_content(content, form, losses, separator)}
     if reasoning:
         out["thinking"] = "\n\n".join(reasoning)
     if calls:
@@ -312,7 +332,10 @@ def write_assistant(
 
 
 def write_call(call: ToolCall, losses: Losses, path: str, number: int | None) -> Object:
-    """Write a call; `number` is its index, unless it was read with another one (form `:index`)."""
+    """Write a call; `number` is its index, unless it was read with another one (form `:index`).
+
+    Fields that Ollama lacks, and arguments that are not an object, are losses.
+    """
     if call.namespace is not None:
         losses.add(f"{path}/namespace", "namespace", "dropped", "Ollama calls have no namespace")
     report_search_call(call, path, losses)

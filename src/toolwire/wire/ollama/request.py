@@ -40,7 +40,10 @@ _INNER = frozenset({"name", "description", "parameters"})
 
 
 def read_tool(raw: JSON) -> Tool:
-    """Read a declaration; one without `function` is a built-in tool and stays as it is."""
+    """Read a declaration; without `function`, it is a built-in tool and stays as it is.
+
+    Absent parameters and another type are kept as form. Raise ProtocolError if it is invalid.
+    """
     if "function" not in require_object(raw):
         return Tool(read_string(raw, "type"), kind="builtin", extra={NAME: raw})
     function = require_object(raw["function"], "function")
@@ -65,7 +68,10 @@ _unwritable = attrgetter(*_UNWRITABLE)
 
 
 def write_tool(tool: Tool, losses: Losses, path: str) -> Object | None:
-    """Write a declaration; return None and report the loss for a built-in tool of another provider."""
+    """Write a declaration; return None and report the loss for a built-in tool of another provider.
+
+    Fields that Ollama lacks are losses.
+    """
     if tool.kind == "builtin":
         return write_builtin(tool, NAME, "Ollama", losses, path)
     if any(_unwritable(tool)):
@@ -85,7 +91,7 @@ def write_tool(tool: Tool, losses: Losses, path: str) -> Object | None:
 
 
 def write_tools(request: Request, losses: Losses) -> list[Object]:
-    """Return the declarations of a request: none if the tool choice forbids calls."""
+    """Return the declarations of a request: none if the tool choice forbids calls. Any other choice is a loss."""
     if request.parallel is False:
         losses.add(join("parallel"), "one call at a time", "dropped", "Ollama has no setting for parallel calls")
     mode = "auto" if request.choice is None else request.choice.mode
@@ -117,7 +123,10 @@ _KNOWN = frozenset(_TOP_LEVEL_PARAMS) | {"model", "messages", "tools", "stream",
 
 
 def decode_request(body: Object) -> Request:
-    """Decode a request; without `stream` it is a streaming request, which is the server's default."""
+    """Decode a request; raise ProtocolError if it is invalid.
+
+    Without `stream` it is a streaming request, which is the server's default.
+    """
     if type(require_object(body).get("messages")) is not list:
         raise ProtocolError("expected an array of messages", pointer="/messages")
     messages = tuple(decode_list(body, "messages", read_message))
@@ -131,18 +140,19 @@ def decode_request(body: Object) -> Request:
         read_optional_string(body, "model") or "",
         messages,
         tools,
-        None,
-        None,
-        Params(**params) if params else NO_PARAMS,
-        _read_think(body.get("think")),
-        _read_format(body.get("format")),
-        True if stream is None else stream,
-        extra,
+        params=Params(**params) if params else NO_PARAMS,
+        reasoning=_read_think(body.get("think")),
+        output=_read_format(body.get("format")),
+        stream=True if stream is None else stream,
+        extra=extra,
     )
 
 
 def _read_params(body: Object, extra: Extra) -> dict[str, Any]:
-    """Read the parameters at the top level and in `options`; a negative token limit is kept only for this wire."""
+    """Return the parameters at the top level and in `options`; other options and spellings go into `extra`.
+
+    A negative token limit is kept only for this wire. Raise ProtocolError if one is invalid.
+    """
     params: dict[str, Any] = {}
     spelled = read_params(body, _TOP_LEVEL_PARAMS, params)
     options = body.get("options")
@@ -215,7 +225,10 @@ def encode_request(request: Request, items: ConversationItems | None = None) -> 
 
 
 def _write_params(request: Request, out: Object, losses: Losses) -> None:
-    """Write the parameters into `options`, except for the two that belong to the top level."""
+    """Write the parameters into `options` of `out`, except for the two that belong to the top level.
+
+    Parameters that Ollama lacks are losses.
+    """
     options: Object = {}
     write_params(request.params, _KEYS, options, NAME, losses)
     restore_spelling(options, request.extra.get(FORM, {}))

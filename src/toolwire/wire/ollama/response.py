@@ -46,7 +46,10 @@ _UNNAMED_REASONS = frozenset({"content_filter", "refusal", "pause", "malformed_c
 
 
 def decode_response(body: Object) -> Response:
-    """Decode a response or an error body; fields of the message are kept under `ollama/message`."""
+    """Decode a response or an error body; fields of the message are kept under `ollama/message`.
+
+    Raise ProtocolError if it is invalid.
+    """
     if require_object(body).get("error"):
         return Response(fault=read_fault({key: body[key] for key in body if key not in KNOWN}))
     message = _read_message(require_object(body.get("message"), "message"))
@@ -81,6 +84,7 @@ def odd_envelope(body: Object) -> Extra:
 
 
 def _read_message(raw: Object) -> Message:
+    """Read the message of an answer; another role, or one call in place of a list, is recorded as form."""
     role = raw.get("role", "absent")
     form: Object = {} if role == "assistant" else {":role": role}
     if type(raw.get("tool_calls")) is dict:
@@ -140,7 +144,7 @@ def is_done(body: Object) -> bool:
 
 
 def read_stop(body: Object, parts: tuple[Part, ...]) -> Stop | None:
-    """Read the stop reason; None while the answer is not done. `stop` with calls means that the model calls a tool."""
+    """Read the stop reason, or None while the answer is not done. `stop` with calls means that the model calls a tool."""
     word = read_label(body, "done_reason")
     if not is_done(body) and not word:
         return None
@@ -156,7 +160,10 @@ def _stop_name(reason: StopReason) -> str:
 
 
 def write_stop(stop: Stop, losses: Losses) -> Object:
-    """Return the field `done_reason`, and report the details that it cannot express."""
+    """Return the field `done_reason`, and report the details that it cannot express.
+
+    A reason that was read from this wire is written back as it was (form `:done_reason`).
+    """
     word = stop.extra.get(FORM, {}).get(":done_reason", "")
     if word is None:
         return {}
@@ -191,7 +198,10 @@ def write_usage(usage: Usage, losses: Losses) -> Object:
 
 
 def encode_response(response: Response, request: Request | None = None) -> Encoded:
-    """Encode a response; incomplete calls are left out, because a client would execute them."""
+    """Encode a response; incomplete calls are left out with losses, because a client would execute them.
+
+    The id, other choices and details that Ollama lacks are losses.
+    """
     del request  # no field of an answer depends on it
     losses = Losses()
     if response.id:
@@ -208,7 +218,7 @@ def encode_response(response: Response, request: Request | None = None) -> Encod
         else:
             parts.append((f"/parts/{number}", part))
     inner = {name.replace(MESSAGE, NAME): fields for name, fields in response.extra.items() if MESSAGE in name}
-    message = write_assistant(parts, inner, losses, "", numbered=True)
+    message = write_assistant(parts, inner, losses, separator="", numbered=True)
     if ":single" in inner.get(FORM, {}):
         restore_form(message, {":single": inner[FORM][":single"]})
     if message["role"] == "absent":

@@ -78,6 +78,10 @@ class OllamaStreamDecoder(BaseStreamDecoder):
         self._read_line(self._read_object(payload), events)
 
     def _read_line(self, line: Object, events: list[Event]) -> None:
+        """Emit the events of a line: the start, its parts, the counts, or a fault; note the stop reason.
+
+        An error after the end of the answer is a loss.
+        """
         if line.get("error"):
             if self._end:  # the answer is complete
                 self.losses.add("", "error", "dropped", "it came after the end of the answer", "info")

@@ -129,7 +129,10 @@ class OllamaStreamEncoder(WholeCallEncoder):
         return to_line(write_fault(event.fault)) + b"\n"
 
     def _end(self, event: ResponseEnd) -> bytes:
-        """Write the last line: the stop reason, the counts, and the fields that only this wire has."""
+        """Write the last line: the stop reason, the counts, and the fields that only this wire has.
+
+        Other choices and a changed order of parts are losses.
+        """
         report_order(list(self._parts.values()), self.losses)
         if len(event.stops) > 1:
             self._report_alternatives(ONE_CHOICE)

@@ -41,7 +41,7 @@ def _completions() -> CompletionEndpoint:
 
 
 def _read_logprobs(value: JSON) -> list[Object] | None:
-    """Read the tokens of the content. Those of a refusal have no counterpart on other wires."""
+    """Read the tokens of the content. The tokens of a refusal have no counterpart on other wires."""
     return None if type(value) is not dict or value.get("refusal") else read_tokens(value.get("content"))
 
 

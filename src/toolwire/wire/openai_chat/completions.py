@@ -26,7 +26,7 @@ from .stream_decoder import ChatStreamDecoder
 def _encode_prompt(request: Request, kept_tokens: Sequence[str]) -> Encoded:
     """Encode a request of one message as a prompt.
 
-    By default servers remove special tokens from the text, also those that mark a call. llama.cpp keeps the
+    By default servers remove special tokens from the text, also tokens that mark a call. llama.cpp keeps the
     `preserved_tokens`, vLLM and SGLang keep all of them without `skip_special_tokens`; each ignores the field of the
     others. A schema is enforced by llama.cpp under `json_schema`, by the others under `response_format`.
     """
@@ -56,7 +56,7 @@ def _decode_text(body: Object) -> Response:
 
 
 class CompletionStreamDecoder(ChatStreamDecoder):
-    """Decoder of a completion stream: chunks as those of Chat Completions, with a `text` in each choice."""
+    """Decoder of a completion stream: chunks like Chat Completions, with a `text` in each choice."""
 
     text_fields = frozenset({"text"})
 

@@ -24,13 +24,13 @@ from ..fields import decode_list, read_extra, read_optional_string, read_string,
 _NAME = "openai_chat"
 _FIELD = "cache_control"
 MARKED: Object = {":cache": _FIELD}
-"""The form of a value whose mark came as `cache_control`, its own or that of its message."""
+"""The form of a value whose mark came as `cache_control`, its own or its message's."""
 
 
 def take_cache_control(extra: Extra, scope: str = _NAME) -> str | None:
     """Return the time to live of a mark among the fields of this wire, and move the field to the form.
 
-    A mark of another type is left where it is.
+    Return None if there is none; a mark of another type is left where it is.
     """
     mark = extra.get(scope, {}).get(_FIELD)
     if type(mark) is not dict or mark.get("type") != "ephemeral" or mark.keys() - {"type", "ttl"}:
@@ -38,9 +38,9 @@ def take_cache_control(extra: Extra, scope: str = _NAME) -> str | None:
     ttl = mark.get("ttl") or "default"
     if type(ttl) is not str:
         return None
-    own = {key: value for key, value in extra[scope].items() if key != _FIELD}
-    if own:
-        extra[scope] = own
+    other_fields = {key: value for key, value in extra[scope].items() if key != _FIELD}
+    if other_fields:
+        extra[scope] = other_fields
     else:
         del extra[scope]
     extra[f"{scope}~"] = {**extra.get(f"{scope}~", {}), _FIELD: mark}
@@ -70,7 +70,7 @@ def is_in_content(part: Part) -> bool:
 
 
 def read_content(raw: Object, form: Object, read: Callable[[JSON], Part] | None = None) -> list[Part]:
-    """Read the parts of a message; details that the parts do not hold go into `form`."""
+    """Read the parts of a message; put its spelling into `form`, raise ProtocolError if it is invalid."""
     value = raw.get("content")
     if type(value) is str:
         if value:
@@ -88,7 +88,7 @@ def read_content(raw: Object, form: Object, read: Callable[[JSON], Part] | None 
 
 
 def read_part(raw: JSON) -> Part:
-    """Read one element of a content array."""
+    """Read one element of a content array; an unknown kind stays Opaque. Raise ProtocolError if it is invalid."""
     if type(raw) is str:  # some servers accept bare strings in a list
         return Text(raw, extra={_FORM: {":content": "bare"}})
     kind = require_object(raw).get("type")
@@ -96,7 +96,7 @@ def read_part(raw: JSON) -> Part:
         if len(raw) == 2:
             return Text(read_string(raw, "text"))
         extra = read_extra(raw, _TEXT, NAME)
-        return Text(read_string(raw, "text"), read_cache(raw, extra), (), extra)
+        return Text(read_string(raw, "text"), read_cache(raw, extra), extra=extra)
     if kind == "image_url":
         return _read_image(raw)
     if kind == "input_audio":
@@ -128,7 +128,10 @@ def read_parts(content: JSON) -> list[Part]:
 
 
 def _read_thinking(raw: Object) -> Part:
-    """Read reasoning in the content: `thinking` holds text and reference chunks (Mistral's API, ThinkChunk)."""
+    """Read reasoning in the content: `thinking` holds text and reference chunks (Mistral's API, ThinkChunk).
+
+    Chunks that are not plain text are kept in `extra`; a `thinking` of another type stays Opaque.
+    """
     chunks = raw.get("thinking")
     if type(chunks) is str:
         text, is_plain = chunks, True
@@ -142,7 +145,7 @@ def _read_thinking(raw: Object) -> Part:
         extra.setdefault(NAME, {})["thinking"] = chunks
     form = {} if chunks == _make_thinking(text) else {":thinking": chunks}
     extra[_FORM] = {**extra.get(_FORM, {}), **form, **_IN_CONTENT}
-    return Reasoning(text, (), (), extra)
+    return Reasoning(text, extra=extra)
 
 
 def _is_text(chunk: JSON) -> bool:
@@ -250,7 +253,7 @@ def _read_file(raw: Object) -> Media | Opaque:
 
 
 def read_cache(raw: Object, extra: Extra) -> str | None:
-    """Read the time to live of a cache breakpoint; its other fields go into `extra`."""
+    """Read the time to live of a cache breakpoint or `cache_control`, or None; its other fields go into `extra`."""
     mark = raw.get("prompt_cache_breakpoint")
     if mark is None:
         return take_cache_control(extra)
@@ -265,7 +268,7 @@ def read_cache(raw: Object, extra: Extra) -> str | None:
 def write_content(
     parts: Sequence[Part], form: Object, losses: Losses, path: str, numbers: Sequence[int] | None = None
 ) -> JSON:
-    """Write a string or a list; None for no parts. `numbers`: the positions of the parts in the message at `path`."""
+    """Write a string or a list, or return None for no parts. `numbers`: the positions of the parts in the message at `path`."""
     if len(parts) == 1 and type(parts[0]) is Text and ":content" not in form:
         only = parts[0]
         if only.cache is None and not only.extra:
@@ -280,7 +283,7 @@ def write_content(
 
 
 def write_part(part: Part, losses: Losses, path: str) -> JSON:
-    """Write a part as an element of a content array; None for a part that Chat cannot hold."""
+    """Write a part as an element of a content array, with its losses; return None for a part that Chat cannot hold."""
     if isinstance(part, Text):
         if _FORM in part.extra and ":content" in part.extra[_FORM]:
             return part.text

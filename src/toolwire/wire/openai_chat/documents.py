@@ -203,7 +203,7 @@ _STRINGS = frozenset({str, type(None)})
 
 
 def summarise(data: bytes) -> AnswerSummary | None:
-    """Return the summary of an answer, or None if it must be decoded in full."""
+    """Return the summary of an answer, or None if it must be decoded in full: any unusual field or shape."""
     try:
         answer = parse(data)
         [choice] = answer["choices"]
