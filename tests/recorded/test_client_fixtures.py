@@ -5,12 +5,14 @@ import json
 import pytest
 
 import toolwire
-from recordings import WIRES
+from recordings import RECORDED, WIRES
+from tables import every_case
 from toolwire.testing import bytewise, differences
 from toolwire.testing.pair_checks import request_pair
 from toolwire.wire import get
 
 
+@every_case("recorded", RECORDED, ids=repr)
 def test_request_is_identical_after_decoding_and_encoding_on_its_wire(recorded):
     wire = get(recorded.wire)
     encoded = wire.encode_request(wire.decode_request(recorded.body))
@@ -19,6 +21,7 @@ def test_request_is_identical_after_decoding_and_encoding_on_its_wire(recorded):
     assert not list(encoded.losses)
 
 
+@every_case("recorded", RECORDED, ids=repr)
 def test_translation_to_the_same_wire_returns_the_same_object(recorded):
     assert toolwire.translate(recorded.body, source=recorded.wire, target=recorded.wire).body is recorded.body
     data = json.dumps(recorded.body).encode()
@@ -26,6 +29,7 @@ def test_translation_to_the_same_wire_returns_the_same_object(recorded):
     assert translation.feed(data) is data
 
 
+@every_case("recorded", RECORDED, ids=repr)
 def test_wire_is_detected(recorded):
     assert toolwire.detect(recorded.body) == toolwire.bridge.translation.detection.Detected(
         recorded.bare_wire, "request"
@@ -37,7 +41,8 @@ def test_wire_is_detected(recorded):
 
 
 @pytest.mark.one_in(7)
-@pytest.mark.parametrize("target", WIRES)
+@every_case("target", WIRES)
+@every_case("recorded", RECORDED, ids=repr)
 def test_calls_stay_paired_with_their_results(recorded, target):
     request = get(recorded.wire).decode_request(recorded.body)
     translated = toolwire.translate(recorded.body, source=recorded.wire, target=target)
@@ -60,7 +65,8 @@ def pairs_in(request):
 
 
 @pytest.mark.one_in(5)
-@pytest.mark.parametrize("target", WIRES)
+@every_case("target", WIRES)
+@every_case("recorded", RECORDED, ids=repr)
 def test_every_dropped_field_is_reported_as_a_loss(recorded, target):
     """A field of the client's request that the target has no word for is named, with a pointer that finds it."""
     if target == recorded.bare_wire:
@@ -82,7 +88,8 @@ def test_every_dropped_field_is_reported_as_a_loss(recorded, target):
 
 
 @pytest.mark.one_in(5)
-@pytest.mark.parametrize("target", WIRES)
+@every_case("target", WIRES)
+@every_case("recorded", RECORDED, ids=repr)
 def test_accepted_answer_survives_the_round_trip_over_any_wire(recorded, target):
     """The recorded answer goes to another wire and back, with the client's own request: it sees the same calls."""
     codec = get(recorded.wire)

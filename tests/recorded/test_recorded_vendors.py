@@ -11,6 +11,7 @@ import pytest
 from recorded_traffic import require_recordings, wire_exchanges
 
 import toolwire
+from tables import every_case
 from toolwire.audit import check_body
 from toolwire.ir.losses import Losses
 from toolwire.net.model.endpoint import resolve
@@ -52,7 +53,7 @@ def path_of(url):
     return re.sub(r"^https://[^/]+", "", url)
 
 
-@pytest.mark.parametrize("exchange", EXCHANGES, ids=repr)
+@every_case("exchange", EXCHANGES, ids=repr)
 def test_url_and_key_header_are_those_of_the_recorded_request(exchange):
     endpoint = endpoint_of(exchange)
     stream = bool(exchange.request.get("stream")) or "stream" in exchange.path
@@ -65,7 +66,7 @@ def test_url_and_key_header_are_those_of_the_recorded_request(exchange):
         assert endpoint.origin == f"https://{prefix}aiplatform.googleapis.com"
 
 
-@pytest.mark.parametrize("exchange", ACCEPTED, ids=repr)
+@every_case("exchange", ACCEPTED, ids=repr)
 def test_body_is_that_of_the_recorded_request(exchange):
     endpoint = endpoint_of(exchange)
     request = endpoint.wire.decode_request(exchange.request)
@@ -74,7 +75,7 @@ def test_body_is_that_of_the_recorded_request(exchange):
     assert endpoint.finish_body(body) == exchange.request
 
 
-@pytest.mark.parametrize("exchange", ACCEPTED, ids=repr)
+@every_case("exchange", ACCEPTED, ids=repr)
 def test_prepared_body_differs_only_where_a_loss_or_a_call_id_explains_it(exchange):
     """The whole path of a request: no field of the recorded body is missing or new without a reason."""
     endpoint, losses = endpoint_of(exchange), Losses()
@@ -91,7 +92,7 @@ def test_prepared_body_differs_only_where_a_loss_or_a_call_id_explains_it(exchan
     ]
 
 
-@pytest.mark.parametrize("exchange", ACCEPTED, ids=repr)
+@every_case("exchange", ACCEPTED, ids=repr)
 def test_recorded_answer_is_decoded(exchange):
     wire = endpoint_of(exchange).wire
     if exchange.streamed:
@@ -106,7 +107,7 @@ def test_recorded_answer_is_decoded(exchange):
     assert response.usage is not None
 
 
-@pytest.mark.parametrize("exchange", [one for one in EXCHANGES if not one.accepted], ids=repr)
+@every_case("exchange", [one for one in EXCHANGES if not one.accepted], ids=repr)
 def test_recorded_refusal_is_decoded(exchange):
     fault = endpoint_of(exchange).wire.decode_error(exchange.status, exchange.error_body, exchange.response_headers)
     error = exchange.error_body[0] if isinstance(exchange.error_body, list) else exchange.error_body
@@ -141,7 +142,7 @@ AZURE_STREAM = (
 """A stream of Azure with the chunks of its content filter, as its documentation describes them."""
 
 
-@pytest.mark.parametrize("size", [1, 7, 10_000])
+@every_case("size", [1, 7, 10_000])
 def test_chunks_of_the_azure_content_filter_do_not_disturb_a_stream(size):
     decoder = get("openai_chat").stream_decoder()
     events = []

@@ -215,7 +215,10 @@ def test_long_conversation_is_restored_from_its_translated_beginning(kind):
     session, model = kind(stream=True), LongThoughts(CHAT)
 
     async def main():
-        async with Upstream(*[model] * 9) as upstream, serving(document(upstream.url), **NO_TURNS) as gateway:
+        async with (
+            Upstream(*[model] * 9, piece=4096, delta=1000) as upstream,
+            serving(document(upstream.url), **NO_TURNS) as gateway,
+        ):
             for _ in range(TURNS):
                 await session.turn(gateway.url)
             again = kind(stream=True)
