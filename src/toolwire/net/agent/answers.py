@@ -75,7 +75,10 @@ class Answer(Value, Generic[Output], frozen=True):
         return bool(self.pending)
 
     def session(self) -> Session:
-        """Return the run that waits: call `approve`, `deny` or `supply` on it, and pass it to `Agent.run`."""
+        """Return the run that waits: call `approve`, `deny` or `supply` on it, and pass it to `Agent.run`.
+
+        Raise ConfigError if the run does not wait.
+        """
         if not self.pending:
             raise ConfigError("the run is not suspended", hint="check answer.suspended first")
         assert self.run_state is not None
@@ -115,7 +118,10 @@ class Answer(Value, Generic[Output], frozen=True):
 
 
 def history_messages(history: Sequence[Message] | Answer[Any]) -> tuple[Message, ...]:
-    """Return the messages of a history. A run that waits cannot be one: its calls may still be approved and run."""
+    """Return the messages of a history.
+
+    Raise ConfigError for a run that waits: its calls may still be approved and run.
+    """
     if not isinstance(history, Answer):
         return tuple(check_history(history))
     if history.suspended:

@@ -122,7 +122,7 @@ class AuxiliaryWork:
     ) -> list[ToolResult]:
         """Repair and repeat calls with invalid arguments, replace duplicates, and summarise long results.
 
-        Results from an earlier attempt at the turn have been improved then, and are passed back.
+        `run_again` runs a repaired call. Results from an earlier attempt at the turn have been improved then, and are passed back.
         """
         improved: list[ToolResult] = []
         known = step.results or (None,) * len(step.calls)
@@ -133,7 +133,7 @@ class AuxiliaryWork:
             if step.results and repairing_model(call) is not None and waiting_call(result) is None:
                 result = note_repair(result, call)  # the repaired call waited for approval
             elif self._settings.repair and result_note(result, "edited") is None:
-                # not the arguments of a person, and not before an earlier call that waits
+                # A person's arguments are not repaired. Nor does a call run before an earlier one that waits for approval.
                 if all(result_code(other) != "suspended" for other in improved):
                     result = await self._repair(call, result, run_again)
             if self._settings.deduplicate:
@@ -145,7 +145,10 @@ class AuxiliaryWork:
         return improved
 
     def _replace_duplicate(self, call: ToolCall, result: ToolResult, improved: Sequence[ToolResult]) -> ToolResult:
-        """Replace a result that the conversation contains already. Its text stays readable if the other is removed."""
+        """Replace a result that the conversation contains already by a reference to the earlier one.
+
+        A compaction may remove the earlier result. So its text is stored first, and without a store nothing is replaced.
+        """
         shortened = replace_duplicate(call, result, self._messages(improved))
         if shortened is result or not self._is_compacted:
             return shortened
@@ -156,7 +159,7 @@ class AuxiliaryWork:
         return annotate(replace(shortened, parts=(Text(notice),)), output=output_id)
 
     async def summarise_spans(self, plan: CompactionPlan, compaction: Compaction) -> list[str]:
-        """Return a summary of each replaced span; an empty text where there is none."""
+        """Ask for a summary of each replaced span, and return the texts, empty where a request fails."""
         summaries = []
         for span in plan.spans:
             request = make_conversation_summary_request(
@@ -173,9 +176,10 @@ class AuxiliaryWork:
     async def _repair(
         self, call: ToolCall, result: ToolResult, run_again: Callable[[ToolCall], Awaitable[ToolResult]]
     ) -> ToolResult:
-        """Repair a call with invalid arguments, and run it through all gates.
+        """Ask for a repair of a call with invalid arguments, run it through all gates, and return its result.
 
-        A call with effects is refused there, with a suggestion.
+        A call with effects is refused there, with a suggestion. If it waits for approval, it replaces the call in the
+        session. Without a valid repair, return `result`.
         """
         entry = self._runner.box.find(call.name)
         if result_code(result) != "invalid_arguments" or entry is None or repairing_model(call) is not None:
@@ -194,7 +198,10 @@ class AuxiliaryWork:
         return note_repair(repeated, repaired)
 
     async def _summarise(self, call: ToolCall, result: ToolResult) -> ToolResult:
-        """Summarise a result. Its text stays readable with the id in its notes."""
+        """Ask for a summary of a result and return it, or the result itself if there is no shorter summary.
+
+        The text is stored, and the id in the notes reads it.
+        """
         settings, text = self._settings, result.text
         request = make_result_summary_request(
             call, text, max_input=settings.max_input, max_summary=settings.max_summary
@@ -212,7 +219,10 @@ class AuxiliaryWork:
         return annotate(summarised, output=output_id)
 
     async def _ask(self, request: Request) -> Response | None:
-        """Send one request within the limits of the run; None if it is not allowed or fails."""
+        """Send one request, count its usage in the run, and return the response.
+
+        Return None if the limits of the run do not allow it, or if it fails, which is logged.
+        """
         if not self._session.begin_auxiliary_request(self._settings.max_requests):
             return None
         session = self._session

@@ -92,7 +92,7 @@ class Checkpoints:
         await self.close()
 
     async def close(self) -> None:
-        """Stop renewing, and end the lease: a run that was interrupted here can be continued at once."""
+        """Stop renewing, wait for a save in progress, and end the lease: the run can be continued elsewhere at once."""
         self._is_open = False
         if self._renewal is not None:
             self._renewal.cancel()
@@ -114,7 +114,10 @@ class Checkpoints:
         session.record_step("start")
 
     async def load(self, run_id: str) -> RunState:
-        """Take the lease of a stored run and return its state. Raises ConfigError if there is no such run."""
+        """Take the lease of a stored run and return its state.
+
+        Raise ConfigError if there is no such run of this tenant, and RunConflict if another process has its lease.
+        """
         if await self._belongs_to_another(run_id):
             raise _absent_run(run_id)
         stored = await self._take_lease(run_id)
@@ -143,10 +146,10 @@ class Checkpoints:
         session.steps = []
 
     async def take_over(self, session: Session) -> None:
-        """Take the lease of a session's run, if it is stored, and append its changes.
+        """Take the lease of a session's run, start its decided calls, and save it, as a new run if it is not stored.
 
-        Raises RunConflict if the run was changed in the store after the session was loaded: a decision of another
-        process would be lost.
+        Raise RunConflict if the run has ended or is leased, or was changed in the store after the session was loaded: a
+        decision of another process would be lost.
         """
         run_id, revision = session.state.run_id, session.state.revision
         if await self._belongs_to_another(run_id):
@@ -173,7 +176,11 @@ class Checkpoints:
         await self.save(session)
 
     async def save(self, session: Session) -> None:
-        """Append the steps of the session since the last save."""
+        """Append the steps of the session since the last save, and set its revision.
+
+        If the store fails while the run goes on, log that; the next save repeats the append. Raise StoreError if the run
+        waits or has ended, and RunConflict if another process has changed it.
+        """
         status = run_status(session)
         run = StoredRun(session.state.run_id, status, run_summary(session), token=self._token, tenant=self._tenant)
         self._run_id = run.run_id
@@ -192,7 +199,10 @@ class Checkpoints:
         self._adopt(stored)
 
     def _append_pending(self) -> StoredRun | None:
-        """Encode steps and append them, in a thread: the values of a state are immutable."""
+        """Encode and append the pending steps. Return the stored run, or None if another process has changed it.
+
+        This is called in a thread, which is safe because the values of a state are immutable.
+        """
         stored = None
         while self._pending:
             run, steps = self._pending[0]
@@ -215,7 +225,7 @@ class Checkpoints:
             self._renewal = asyncio.create_task(self._renew())
 
     async def _renew(self) -> None:
-        """Renew the lease until cancelled. A failure is ignored: the next attempt comes before the lease expires."""
+        """Renew the lease until cancelled. A failure is only logged: the next attempt is made before the lease expires."""
         while True:
             await asyncio.sleep(_LEASE / 3)
             try:
@@ -301,7 +311,10 @@ def _check_phase(session: Session) -> None:
 
 
 def _change_run(store: Store, run_id: str, tenant: str, change: Callable[[Session], None]) -> StoredRun:
-    """Apply a decision by compare-and-set: if another process changed the run meanwhile, read it again."""
+    """Apply a decision to a stored run, and return it. If another process changed it meanwhile, try again.
+
+    Raise ConfigError if there is no such run or no call waits, and RunConflict after ten attempts.
+    """
     for _ in range(_ATTEMPTS):
         stored, session = load_run(store, run_id, tenant)
         _check_phase(session)

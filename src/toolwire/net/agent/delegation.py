@@ -50,10 +50,12 @@ def subagent_tool(
     effect: Effect | None = None,
     is_stored: bool = False,
 ) -> FunctionTool[..., Any]:
-    """Make the tool of a subagent. By default it has no timeout, because the budgets limit the run.
+    """Return the tool of a subagent. By default it has no timeout, because the budgets limit the run.
 
     `effect`: by default, the strongest effect of the subagent's own tools: subagents that only read run concurrently.
     `is_stored`: the runs of the subagent are stored, so the calling run can wait for one that waits for approval.
+
+    Raise ConfigError if the name is no identifier, or the effect is pure.
     """
     if not name.isidentifier():
         hint = "pass a name: Agent(…, name=…) or as_tool(name=…)"
@@ -64,6 +66,7 @@ def subagent_tool(
     declared: Effect = effect or ("read" if strongest == "pure" else strongest)
 
     async def ask(prompt: str, context: CallContext[Any]) -> Any:
+        """Return the subagent's answer, or `Suspended` if it waits and is stored. Raise ToolError if it has no answer."""
         answer = await run(prompt, context, declared)
         if answer.suspended and is_stored:
             if any(entry.options.untrusted for entry in box):
@@ -86,7 +89,7 @@ def runs_subagent(function: object) -> bool:
 
 
 async def continue_subagents(session: Session, box: Toolbox, deps: Any) -> bool:
-    """Continue the runs of subagents that this run waits for, and set the results of those that ended.
+    """Continue the runs of subagents that this run waits for, and supply the results of runs that ended.
 
     Return True if the session has changed. Their tokens and cost count in this run, as if they had not waited.
     """
@@ -153,7 +156,7 @@ AnyAgent = TypeVar("AnyAgent", bound=TransferAgent)
 
 
 def transfer_result(call: ToolCall, agent: object, name: str) -> ToolResult:
-    """Build the result of a call that returned an agent."""
+    """Return the result of a call that returned an agent, and keep the agent until `take_successor`."""
     token = secrets.token_hex(8)
     _returned_agents[token] = agent
     while len(_returned_agents) > _MAX_AGENTS:
@@ -163,7 +166,7 @@ def transfer_result(call: ToolCall, agent: object, name: str) -> ToolResult:
 
 
 def take_successor(results: Sequence[ToolResult], *known: AnyAgent) -> AnyAgent | None:
-    """Return the first agent that a call of the turn returned, and forget all of them; None if there is none.
+    """Return the first agent that a call of the turn returned, or None if there is none. Forget all of them.
 
     The result may be one that another process recorded. The agent is found by its name then, among the known agents and
     their `transfers`. Raises ConfigError if it is not there.
@@ -192,15 +195,18 @@ def check_transfers(agents: Sequence[TransferAgent]) -> None:
 
 
 def _find_agent(name: str, *known: AnyAgent) -> AnyAgent:
-    """Return the agent with this name among the known agents and their transfers, in any depth."""
+    """Return the agent with this name among the known agents and their transfers, in any depth.
+
+    Raise ConfigError if there is none, or if several have the name.
+    """
     agents: list[AnyAgent] = list(known)
-    for agent in agents:  # grows
+    for agent in agents:  # the list grows meanwhile
         agents += [other for other in agent.transfers if all(other is not known for known in agents)]
-    found = {id(agent): agent for agent in agents if name and agent.name == name}
-    if len(found) == 1:
-        return next(iter(found.values()))
+    named = {id(agent): agent for agent in agents if name and agent.name == name}
+    if len(named) == 1:
+        return next(iter(named.values()))
     shown = f"the agent {name!r}" if name else "an agent without a name"
-    if found:
-        raise ConfigError(f"the run was transferred to {shown}; {len(found)} agents have this name", hint="rename one")
+    if named:
+        raise ConfigError(f"the run was transferred to {shown}; {len(named)} agents have this name", hint="rename one")
     hint = f"continue it with that agent, or pass it to this one: transfers=[{name}]" if name else "name the agent"
     raise ConfigError(f"the run was transferred to {shown}, which this agent does not know", hint=hint)

@@ -57,7 +57,10 @@ class Skill(Value, frozen=True):
 
 
 def load_skills(folder: str | Path) -> tuple[Skill, ...]:
-    """Read the front matter of all skills in a folder, in alphabetical order."""
+    """Read the front matter of all skills in a folder, in alphabetical order of their files.
+
+    Raise ConfigError if the folder does not exist, or a skill is a link, has no description or the name of another.
+    """
     root = Path(folder)
     if not root.is_dir():
         raise ConfigError(f"the skills folder {root} does not exist", hint="pass a folder of Markdown files")
@@ -76,7 +79,7 @@ def load_skills(folder: str | Path) -> tuple[Skill, ...]:
 
 
 def skill_tool(skills: tuple[Skill, ...]) -> FunctionTool[..., str]:
-    """Make the tool that loads a skill. Its description lists the skills."""
+    """Return the tool that loads a skill or a file of it. Its description lists the skills."""
     by_name = {skill.name: skill for skill in skills}
 
     @tool(name=SKILL_TOOL, description=_describe(skills), effect="read")
@@ -100,7 +103,10 @@ def _describe(skills: tuple[Skill, ...]) -> str:
 
 
 def _read_skill(file: Path, root: Path) -> Skill:
-    """Read the front matter of a file; ConfigError without a name and a description."""
+    """Return the skill in a file. By default, the file or folder names it.
+
+    Raise ConfigError if the front matter has no description.
+    """
     lines, _ = _split_front_matter(_read_text(file))
     fields = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
     default_name = file.parent.name if file.name == "SKILL.md" else file.stem
@@ -113,7 +119,10 @@ def _read_skill(file: Path, root: Path) -> Skill:
 
 
 def _split_front_matter(text: str) -> tuple[list[str], str]:
-    """Return the lines between the first two lines of `---`, and the rest; no lines if there is no front matter."""
+    """Return the lines between the first two lines of `---`, and the text after them.
+
+    Without front matter, return no lines and the whole text.
+    """
     first, _, rest = text.removeprefix("\ufeff").partition("\n")
     if first.strip() != "---":
         return [], text
@@ -127,7 +136,7 @@ def _unquote(text: str) -> str:
 
 
 def _find_file(skill: Skill, name: str) -> Path:
-    """Return a file of the skill's folder. Paths that lead outside, or through symbolic links, are refused."""
+    """Return a file of the skill's folder. Raise ToolError if it does not exist, is outside, or is a link."""
     folder = None if skill.folder is None else skill.folder.resolve()
     path = None if folder is None or "\x00" in name else folder / name
     try:
@@ -140,7 +149,10 @@ def _find_file(skill: Skill, name: str) -> Path:
 
 
 def _read_text(file: Path) -> str:
-    """Read a regular file; ConfigError for anything else, without waiting for a pipe's writer."""
+    """Read a regular file of UTF-8 text, without following a link. Raise ConfigError for anything else.
+
+    It does not wait for a pipe's writer.
+    """
     try:
         with os.fdopen(os.open(file, _OPEN), "rb") as opened:
             if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
@@ -190,7 +202,7 @@ def first_tools(agent: RetrievingAgent, tools: tuple[Tool, ...], offered: Sequen
 
 
 def make_tool_search(agent: RetrievingAgent, session: Session) -> ToolSearch | None:
-    """Return the search for the tools of an agent; None for a run that cannot offer others."""
+    """Return the search for the tools of an agent, or None for a run that cannot offer others."""
     box, retriever = agent.runner.box, agent.retriever
     if retriever is None or session.state.has_fixed_tools or not isinstance(retriever, ToolSearcher):
         return None

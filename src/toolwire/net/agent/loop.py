@@ -123,7 +123,7 @@ class AgentLoop:
             )
 
     async def run(self) -> Answer[Any]:
-        """Perform all steps and return the answer."""
+        """Perform all steps, observed and with the lease of the stored run, and return the answer."""
         try:
             with self._observe_run() as observation:
                 async with self._checkpoints or nullcontext():
@@ -141,6 +141,7 @@ class AgentLoop:
                     await flush()
 
     async def _perform_steps(self) -> Answer[Any]:
+        """Ask the model and run its calls until the run is done, gives up or waits. Save the run after each step."""
         session = self.session
         while True:
             step = await self._next_step()
@@ -170,6 +171,7 @@ class AgentLoop:
         return in_own_context(self._stream_observed()) if is_observed else self._stream_saved()
 
     async def _stream_observed(self) -> AsyncGenerator[StreamItem | Answer[Any], None]:
+        """Yield the items of `_stream_saved` in an observation of the run, then flush the observers."""
         try:
             with self._observe_run() as observation:
                 async with aclosing(self._stream_saved()) as items:
@@ -197,6 +199,10 @@ class AgentLoop:
                 yield item
 
     async def _stream_steps(self) -> AsyncGenerator[StreamItem | Answer[Any], None]:
+        """Yield the events, calls and results of all steps, then the answer. Save the run before and after its calls.
+
+        Calls that have begun are aborted if the stream is closed.
+        """
         session = self.session
         while True:
             step = await self._next_step()
@@ -229,7 +235,10 @@ class AgentLoop:
                 return
 
     async def _add_results(self, results: list[ToolResult]) -> None:
-        """Add the results of a turn. If a tool returned an agent, the first such agent takes over."""
+        """Add the results of a turn to the session. If a tool returned an agent, the first such agent takes over.
+
+        A run that is out of time gives up instead of asking the model again.
+        """
         session = self.session
         session.add_results(results)
         if session.state.phase == "wait":
@@ -252,7 +261,7 @@ class AgentLoop:
             await self._checkpoints.save(self.session)
 
     async def _next_step(self) -> NextStep:
-        """Return the next step. Tools that appeared or disappeared since the last turn are offered or withdrawn.
+        """Return the next step. Before a model request, offer the tools that exist now, and compact the conversation.
 
         A question that expires at once is asked again when the run is continued, not in a loop.
         """
@@ -301,7 +310,10 @@ class AgentLoop:
         return result
 
     async def _stream_model(self, step: AskModel, dispatch: Dispatch) -> AsyncGenerator[StreamItem, None]:
-        """Yield the events and calls of one response, and add the response to the session once it is complete."""
+        """Yield the events and calls of one response, and add it to the session once it is complete.
+
+        Values of a structured output and of arguments are yielded while they grow. Calls are given to `dispatch`.
+        """
         request, session = self._prepare_request(step.request), self.session
         collector, reader = StreamCollector(dispatch, session), ArgumentsReader()
         async with aclosing(stream_model(self.agent, session, request, collector.folder)) as events:
@@ -338,7 +350,7 @@ class AgentLoop:
         return mark_stable_prefix(request, endpoint.wire, endpoint.capabilities)
 
     async def _run_tools(self, step: RunTools) -> list[ToolResult]:
-        """Run the calls of a turn; those that have a result from an earlier attempt at the turn do not run again."""
+        """Run the calls of a turn, and return all results. Calls with a result from an earlier attempt do not run again."""
         if not step.results and self.session.remaining_seconds is None:
             return await self.agent.runner.run(
                 step.calls,
@@ -355,7 +367,10 @@ class AgentLoop:
         return await self._results_in_time(dispatch)
 
     async def _results_in_time(self, dispatch: Dispatch) -> list[ToolResult]:
-        """Return the results of a turn. When the time of the run is over, no call starts and only writes are awaited."""
+        """Return the results of a turn. When the time of the run is over, no call starts and only writes are awaited.
+
+        Then `_is_out_of_time` is set.
+        """
         remaining = self.session.remaining_seconds
         if remaining != 0:
             try:
@@ -381,6 +396,7 @@ class AgentLoop:
         )
 
     def _make_answer(self, step: Done | GiveUp | AwaitApproval) -> Answer[Any]:
+        """Return the outcome of the run. Only a run that is done has a value, and only one that waits has a state."""
         state = self.session.state
         response = state.response
         pending = step.calls if isinstance(step, AwaitApproval) else ()
@@ -413,7 +429,7 @@ def _is_decided(result: ToolResult | None) -> bool:
 
 
 def _reason(step: Done | GiveUp | AwaitApproval) -> str:
-    """Return the reason why there is no answer; an empty string if there is one."""
+    """Return the reason why there is no answer, or an empty string if there is an answer."""
     if isinstance(step, AwaitApproval):
         return f"waiting for {', '.join(call.tool for call in step.calls)}"
     return step.reason if isinstance(step, GiveUp) else ""

@@ -57,6 +57,7 @@ class _ContextAwaitable:
         self._work = work
 
     def __await__(self) -> Generator[Any, Any, Any]:
+        """Forward each step to `work` in the context: values out, results and exceptions such as cancellations in."""
         steps: Any = self._work.__await__()
         raised: BaseException | None = None
         while True:
@@ -81,7 +82,7 @@ _RESAMPLES = 2
 
 
 def plan_output(spec: StructuredOutput[Any], model: object, request: Request) -> OutputPlan:
-    """Return the plan for a run.
+    """Return the plan by which a run obtains its structured output: the mode, retries and resamples.
 
     A model without a method `output_support`, as `ModelClient` has it, gets a final-answer tool.
     """
@@ -119,7 +120,7 @@ class ObservedModel(Protocol):
 
 
 async def ask_model(agent: ObservedModel, session: Session, request: Request) -> Response:
-    """Send a request and return the response."""
+    """Send a request, observed with its cost, and return the response."""
     model = agent.model
     check_request(model)
     if not active_observers(agent.observers):
@@ -147,6 +148,7 @@ def stream_model(
 async def _observe_events(
     agent: ObservedModel, session: Session, request: Request, events: AsyncGenerator[Event, None], folder: Folder
 ) -> AsyncGenerator[Event, None]:
+    """Yield the events in an observation of the request. Its outcome has the response in `folder`, and its cost."""
     started_at, first_event_seconds = time.perf_counter(), None
     operation = model_operation(agent.model, request, session.state.run_id, stream=True)
     with Observation(agent.observers, operation) as observation:
@@ -164,7 +166,7 @@ async def _observe_events(
 
 
 async def _limit_events(stream: AsyncGenerator[Event, None], session: Session) -> AsyncGenerator[Event, None]:
-    """Yield the events that arrive while the run has time left."""
+    """Yield the events that arrive while the run has time left. Then the session gives up, and the stream ends."""
     async with aclosing(stream) as events:
         while True:
             try:

@@ -83,6 +83,7 @@ class HttpTransport:
         return self._prepare(method, url, (*headers.items(), *secrets.items()))
 
     def _prepare(self, method: str, url: str, fields: tuple[tuple[str, str], ...]) -> PreparedRequest:
+        """Encode the head of a request, and create the pools on first use. Raise MissingExtra without httptools."""
         try:
             from .requests import ClientPools, PreparedRequest
         except ModuleNotFoundError as error:
@@ -110,10 +111,10 @@ class HttpTransport:
         return 0 if self._pools is None else self._pools.waiting
 
     def reload_certificate(self) -> None:
-        """Use the current content of the client certificate for new connections; ConfigError if it is unusable."""
+        """Use the current content of the client certificate for new connections. Raise ConfigError if it is unusable."""
         self._tls.reload()
 
     async def aclose(self) -> None:
-        """Close idle connections now, and those of in-flight requests when these end."""
+        """Close idle connections now, and connections of in-flight requests when these end."""
         if self._pools is not None:
             await self._pools.aclose()

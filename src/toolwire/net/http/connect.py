@@ -62,6 +62,7 @@ class Connector:
 async def _connect(
     loop: asyncio.AbstractEventLoop, protocol: asyncio.Protocol, host: str, port: int, context: ssl.SSLContext | None
 ) -> None:
+    """Connect `protocol` to a host, with TLS if `context` is given, and let the kernel check the idle connection."""
     options: dict[str, Any] = {} if context is None else {"ssl": context, "server_hostname": host}
     if isinstance(loop, asyncio.BaseEventLoop):  # one unreachable address of a host does not matter; not in uvloop
         options["happy_eyeballs_delay"] = _HAPPY_EYEBALLS_DELAY
@@ -76,7 +77,10 @@ async def _connect(
 async def _open_tunnel(
     loop: asyncio.AbstractEventLoop, origin: Origin, proxy: HttpProxy, tls: ClientTls
 ) -> HttpConnection:
-    """Ask the proxy for a tunnel (CONNECT, RFC 9110, 9.3.6), and begin TLS with the server inside it."""
+    """Ask the proxy for a tunnel (CONNECT, RFC 9110, 9.3.6), begin TLS with the server inside it, and return it.
+
+    Raise ProxyFailed if the proxy does not open the tunnel, and OSError if TLS fails.
+    """
     reply = _TunnelReply(loop, proxy, origin)
     try:
         await _connect(loop, reply, proxy.host, proxy.port, tls.proxy_context() if proxy.tls else None)
@@ -121,9 +125,12 @@ class _TunnelReply(asyncio.Protocol):
         self.transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        """Collect the head. Bytes after it would be read as the server's, so a proxy that sends some is refused."""
+        """Collect the head, and set the result of `opened`, or ProxyFailed if the proxy refuses.
+
+        Bytes after the head would be read as the server's, so a proxy that sends some is refused.
+        """
         self._head += data
-        head, end, rest = self._head.partition(b"\r\n\r\n")
+        head, end, excess = self._head.partition(b"\r\n\r\n")
         if not end:
             if len(self._head) > _MAX_PROXY_HEAD:
                 self._refuse(f"the response of the proxy {self._proxy.url} exceeds {_MAX_PROXY_HEAD // 1024} KiB")
@@ -133,7 +140,7 @@ class _TunnelReply(asyncio.Protocol):
             self._refuse(f"the proxy {self._proxy.url} did not respond with HTTP")
         elif not 200 <= int(match[1]) < 300:
             self._refuse(self._describe_status(int(match[1])))
-        elif rest:
+        elif excess:
             self._refuse(f"the proxy {self._proxy.url} sent data before the server could")
         elif not self.opened.done():
             if self.transport is not None:

@@ -125,7 +125,7 @@ class HttpConnection(asyncio.Protocol):
         self.is_reused = True
 
     def begin(self, deadline: float, *, expects_body: bool = True) -> None:
-        """Begin a request. `expects_body`: False for HEAD, whose response has none."""
+        """Begin a request, and set its deadline. `expects_body`: False for HEAD, whose response has none."""
         self._expects_body = expects_body
         self._sent_at = self._loop.time()
         self._deadline = deadline
@@ -183,7 +183,7 @@ class HttpConnection(asyncio.Protocol):
             self.fail(TimeoutError("the deadline passed"))
 
     async def read_head(self) -> None:
-        """Wait for the head of the response."""
+        """Wait for the head of the response. Raise the error of a failed response."""
         while not self.has_head:
             if self._error is not None:
                 raise self._error
@@ -196,7 +196,10 @@ class HttpConnection(asyncio.Protocol):
             raise self._error
 
     async def read(self) -> bytes:
-        """Return the bytes that have arrived since the last read; b"" at the end."""
+        """Wait for bytes, and return all that have arrived, decompressed, or b"" at the end of the response.
+
+        Raise the error of a failed response, and ConnectionError for invalid or truncated compressed data.
+        """
         data = b""
         while not data:
             while not self._pieces:
@@ -227,7 +230,7 @@ class HttpConnection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def _decompress(self, data: bytes) -> bytes:
-        """Decompress a chunk of bounded size; the remaining compressed bytes wait.
+        """Return decompressed data of bounded size. The remaining compressed bytes wait in `_pieces`.
 
         The input is taken in slices, because the end of a compressed member copies the rest of its slice.
         """
@@ -248,7 +251,10 @@ class HttpConnection(asyncio.Protocol):
         return b"".join(pieces)
 
     def _decompress_part(self, part: bytes, limit: int) -> tuple[bytes, bytes]:
-        """Decompress at most `limit` bytes of one member. Return them, and the bytes that are still compressed."""
+        """Decompress at most `limit` bytes of one member. Return them, and the bytes that are still compressed.
+
+        Raise ConnectionError for invalid data; then the connection is not reused.
+        """
         decompressor = self._decompressor
         try:
             piece = decompressor.decompress(part, limit)
@@ -276,7 +282,7 @@ class HttpConnection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)  # uvloop's class does not derive from it
 
     def data_received(self, data: bytes) -> None:
-        """Parse data. Invalid HTTP and too many bytes that are not body fail the response and close the connection."""
+        """Parse data, and wake the reader. Invalid HTTP, and too many bytes that are not body, fail the response."""
         if self._is_complete:
             self.abort()  # unsolicited data, which must not be read as the next response (response splitting)
             return
@@ -299,20 +305,23 @@ class HttpConnection(asyncio.Protocol):
             waiter.set_result(None)
 
     def _count_body(self, known: int) -> None:
-        """Count the pieces of the body after the first `known` ones, and pause reading while too many are unread."""
+        """Count the pieces of the body after the first `known` ones, and pause reading while too many are unread.
+
+        Drop them if the response should have no body.
+        """
         if not self._expects_body:
             del self._pieces[known:]
             return
-        new = self._pieces[known:] if known else self._pieces
-        size = sum(map(len, new))
+        new_pieces = self._pieces[known:] if known else self._pieces
+        size = sum(map(len, new_pieces))
         self._size += size
-        self._overhead = max(0, self._overhead - size - _PIECE_OVERHEAD * len(new))
+        self._overhead = max(0, self._overhead - size - _PIECE_OVERHEAD * len(new_pieces))
         if self._size > _MAX_BUFFERED and not self._is_reading_paused and self._transport is not None:
             self._is_reading_paused = True
             self._transport.pause_reading()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """End the response: normally if it has no length and ends with its connection, else with an error."""
+        """Stop the timer, and end the response: normally if it ends with its connection, else with an error."""
         if self._timer is not None:
             self._timer.cancel()
         ends_at_close = self.has_head and not {"content-length", "transfer-encoding"} & self.headers.keys()
@@ -342,7 +351,7 @@ class HttpConnection(asyncio.Protocol):
         self._fields.append((name, value))
 
     def on_headers_complete(self) -> None:
-        """Note the status, the headers and keep-alive. An interim response (1xx) is not the head."""
+        """Note the status, the headers and keep-alive, and refuse invalid ones. An interim response is not the head."""
         status = self.status = self._parser.get_status_code()
         if not 200 <= status < 600:
             if status == _SWITCHING_PROTOCOLS:
@@ -371,7 +380,7 @@ class HttpConnection(asyncio.Protocol):
             self._refuse("the response has an unsupported transfer coding")
 
     def _begin_decompression(self, encoding: str) -> None:
-        """Decompress the body: some servers compress although the request asks for identity."""
+        """Decompress the body, or fail: some servers compress although the request asks for identity."""
         if encoding in _CONTENT_CODINGS:
             self._decompressor = zlib.decompressobj(_CONTENT_CODINGS[encoding])
         elif encoding != "identity":
@@ -386,5 +395,5 @@ class HttpConnection(asyncio.Protocol):
 
 
 def _tls_error(error: ssl.SSLError) -> ConnectionError:
-    """Convert an alert of the server, such as that for a missing client certificate."""
+    """Convert an alert of the server, such as the alert for a missing client certificate."""
     return ConnectionError(f"TLS failed: {(error.reason or 'unknown reason').replace('_', ' ').lower()}")

@@ -21,9 +21,7 @@ from msgspec import Struct
 from ...ir.errors import ConfigError
 from ...wire.loopback import is_loopback
 
-# The certificates of HTTP clients: those that are trusted, and the client's own.
-#
-# Trusted are the certificates of the system, or those in `SSL_CERT_FILE` and `SSL_CERT_DIR`, as with OpenSSL, and
+# Trusted are the certificates of the system, or the files in `SSL_CERT_FILE` and `SSL_CERT_DIR`, as with OpenSSL, and
 # additional `roots`. A client certificate is shown to servers, never to a proxy.
 
 
@@ -41,7 +39,10 @@ class ClientTls:
         certificate: str | None = None,
         key: str | None = None,
     ) -> None:
-        """Check the files now: ConfigError names the one that cannot be used. The system's own are loaded on use."""
+        """Check the given files now, and load the system's on use.
+
+        Raise ConfigError, with the name of the file, if it cannot be used.
+        """
         self._trusted = (
             environment.get("SSL_CERT_FILE") or None,
             environment.get("SSL_CERT_DIR") or None,
@@ -67,7 +68,10 @@ class ClientTls:
         return self._server_context
 
     def reload(self) -> None:
-        """Use the current content of the client certificate for new connections, after it was renewed."""
+        """Use the current content of the client certificate for new connections, after it was renewed.
+
+        Raise ConfigError if it cannot be used; then the old certificate stays in use.
+        """
         if self._certificate is not None and self._server_context is not None:
             scratch = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # a failure must not change half of the context in use
             for context in (scratch, self._server_context):
@@ -75,6 +79,7 @@ class ClientTls:
 
 
 def _load_certificate(context: ssl.SSLContext, certificate: str, key: str | None) -> None:
+    """Load a client certificate into a context. Raise ConfigError if the files cannot be read or used."""
     hint = "the certificate is a PEM file with the chain, the key a PEM file without a password"
     files = certificate if key is None else f"{certificate} and {key}"
     try:
@@ -92,6 +97,7 @@ def _refuse_password() -> str:
 
 
 def _make_context(file: str | None, folder: str | None, roots: tuple[bytes, ...]) -> ssl.SSLContext:
+    """Return a context for HTTP/1.1 that trusts a file, a folder and roots. Raise ConfigError for an invalid one."""
     is_default = file is None and folder is None
     context = ssl.create_default_context() if is_default else _make_custom_context(file, folder)
     for pem in roots:
@@ -107,7 +113,10 @@ _shared_context = lru_cache(16)(_make_context)  # loading the certificates of th
 
 
 def _make_custom_context(file: str | None, folder: str | None) -> ssl.SSLContext:
-    """Trust the given file and folder; the one that is not given stays the default of OpenSSL."""
+    """Return a context that trusts the given file and folder, or OpenSSL's default in place of either.
+
+    Raise ConfigError if one does not exist, or has no usable certificate.
+    """
     defaults = ssl.get_default_verify_paths()
     if file is not None and not Path(file).is_file():
         raise ConfigError(f"SSL_CERT_FILE: {file} is not a file", hint="set it to a file of certificates, or unset it")
@@ -182,7 +191,7 @@ class ProxySettings(Struct, frozen=True):
     direct_hosts: tuple[_DirectHost, ...] = ()
 
     def proxy_for(self, host: str, port: int) -> HttpProxy | None:
-        """Return the proxy for a host that is reached with https; None if it is reached directly."""
+        """Return the proxy for a host that is reached with https, or None if it is reached directly."""
         if self.proxy is None or is_loopback(host):
             return None
         name, address = host.lower().rstrip("."), _parse_address(host)
@@ -191,7 +200,7 @@ class ProxySettings(Struct, frozen=True):
 
 
 def proxies_from_environment(environment: Mapping[str, str]) -> ProxySettings:
-    """Read the variables. ConfigError for a URL that cannot be used, such as a SOCKS proxy's."""
+    """Read the proxy and the direct hosts. Raise ConfigError for a URL that cannot be used, such as a SOCKS proxy's."""
     variable = next((name for name in PROXY_VARIABLES if environment.get(name, "").strip()), None)
     no_proxy = next(filter(None, (environment.get(name, "").strip() for name in _NO_PROXY_VARIABLES)), "")
     entries = [entry for entry in _separator.split(no_proxy) if entry]
@@ -202,7 +211,10 @@ def proxies_from_environment(environment: Mapping[str, str]) -> ProxySettings:
 
 
 def _parse_proxy(url: str, variable: str) -> HttpProxy:
-    """Parse the URL of a proxy. No message contains the URL, because it may contain a password."""
+    """Parse the URL of a proxy, by default with http. Raise ConfigError if it cannot be used.
+
+    No message contains the URL, because it may contain a password.
+    """
     hint = f"set {variable}=http://host:port, or https://user:password@host:port"
     try:
         parts = urlsplit(url if _has_scheme(url) else f"http://{url}")
@@ -231,7 +243,10 @@ def _basic_authorization(user: str | None, password: str | None) -> str | None:
 
 
 def _parse_direct_host(entry: str) -> _DirectHost:
-    """Parse an entry: `example.com`, `.example.com`, `*.example.com`, `10.0.0.0/8`, `[::1]`, each with or without a port."""
+    """Parse an entry: `example.com`, `.example.com`, `*.example.com`, `10.0.0.0/8`, `[::1]`, with or without a port.
+
+    Raise ConfigError for an invalid port.
+    """
     host, port = entry, None
     name, colon, digits = entry.rpartition(":")
     if colon and digits.isdecimal() and (":" not in name or name.endswith("]")):

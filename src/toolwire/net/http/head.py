@@ -21,7 +21,11 @@ _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://").match
 
 
 def parse_base_url(url: str, *, insecure: bool) -> SplitResult:
-    """Check a base URL that a key will be sent to. Credentials in it are refused and not shown."""
+    """Split a base URL that a key will be sent to.
+
+    Raise ConfigError if it is invalid, contains credentials, which are not shown, or sends them unencrypted to another
+    machine, unless `insecure`.
+    """
     if not _SCHEME(url) or _FORBIDDEN_CHARACTERS(url):
         required = "must begin with https://, or with http:// on this machine, and have no spaces"
         raise ConfigError(f"a base URL {required}, got {_display(url)}", hint=_HINT)
@@ -77,8 +81,9 @@ class CustomHeaders(Value, frozen=True):
 
 
 def expand_headers(headers: Mapping[str, str], environment: Mapping[str, str], key_header: str) -> CustomHeaders:
-    """Replace `${NAME}` by environment variables, and check the headers. Errors do not show values.
+    """Replace `${NAME}` by environment variables. Values with a variable are secrets.
 
+    Raise ConfigError for an invalid, reserved or repeated header, and a missing variable. Errors do not show values.
     `key_header` is the header of the key, which has settings of its own.
     """
     literal: dict[str, str] = {}
@@ -134,7 +139,7 @@ class Origin(NamedTuple):
 def build_head(method: str, url: str, fields: tuple[tuple[str, str], ...]) -> tuple[Origin, bytes]:
     """Return the origin of a request, and its head without the headers that describe the body.
 
-    ConfigError if the URL or a header is invalid. The message contains no value, which may be a secret.
+    Raise ConfigError if the URL or a header is invalid. The message contains no value, which may be a secret.
     """
     origin, target, host = _split_url(url)
     given = {name.lower() for name, _ in fields}
@@ -155,7 +160,7 @@ def _check_field(name: str, value: str) -> None:
 
 
 def _split_url(url: str) -> tuple[Origin, str, str]:
-    """Split a URL into origin, request target and Host header."""
+    """Split a URL into origin, request target and Host header. Raise ConfigError if it is invalid."""
     if _has_forbidden_character(url) or " " in url:
         raise ConfigError("invalid URL: it contains a space, a line break or a NUL character")
     try:

@@ -65,7 +65,7 @@ class ClientPools:
         self._by_loop: dict[asyncio.AbstractEventLoop, _LoopPools] = {}
 
     async def pool_of(self, loop: asyncio.AbstractEventLoop, origin: Origin) -> OriginPool:
-        """Return the connections of this loop to an origin."""
+        """Return the connections of this loop to an origin, and make them on first use. Forget closed loops."""
         pools = self._by_loop.get(loop)
         if pools is None:
             self._by_loop = {known: pools for known, pools in self._by_loop.items() if not known.is_closed()}
@@ -85,7 +85,7 @@ class ClientPools:
             _log.warning(message, self.limit, origin.authority, self.waiting)
 
     async def aclose(self) -> None:
-        """Close idle connections now, and those of in-flight requests when these end."""
+        """Close idle connections of all loops now, and connections of in-flight requests when these end."""
         current_loop, by_loop = asyncio.get_running_loop(), self._by_loop
         self._by_loop = {}
         for loop, pools in by_loop.items():
@@ -137,14 +137,14 @@ class OriginPool:
         self._waiters: deque[asyncio.Future[None]] = deque()  # requests, while all connections are in use
 
     def take_slot(self) -> bool:
-        """Count a connection that will be used; False if too many are in use."""
+        """Count a connection that will be used. Return False if too many are in use."""
         if self._in_use >= self._limit:
             return False
         self._in_use += 1
         return True
 
     async def wait_for_slot(self, deadline: float) -> None:
-        """Wait until another request ends, which leaves its slot to this one. Raise PoolExhausted after `max_wait`."""
+        """Wait until another request leaves its slot to this one, and log that. Raise PoolExhausted after `max_wait`."""
         client = self._client
         waiter: asyncio.Future[None] = self.loop.create_future()
         self._waiters.append(waiter)
@@ -170,7 +170,7 @@ class OriginPool:
             waiter.set_exception(PoolExhausted(f"all {self._limit} connections stayed in use"))
 
     def pop_idle(self, now: float) -> HttpConnection | None:
-        """Return the connection that was used last, if one is still usable."""
+        """Return the usable connection that was used last, or None. Abort others on the way."""
         idle = self._idle
         while idle:
             connection = idle.pop()
@@ -184,7 +184,7 @@ class OriginPool:
         return self._connect(self.loop, self._origin, deadline - self.loop.time())
 
     def release(self, connection: HttpConnection | None) -> None:
-        """Free the slot, and keep the connection for the next request if it can be reused."""
+        """Free the slot, or give it to a waiting request. Keep the connection if it can be reused, else abort it."""
         if connection is not None:
             connection.end()
             if self._reuse and connection.is_reusable and not self.pools.is_closed:
@@ -322,10 +322,10 @@ class _RequestInFlight(Struct, eq=False):
     status: int = 0
     headers: Mapping[str, str] = {}
     read: Callable[[], Coroutine[Any, Any, bytes]] = _refuse_read
-    """Return the next chunk; b"" at the end. That of the connection, until it is released."""
+    """Return the next chunk, or b"" at the end: the connection's method, until it is released."""
 
     async def __aenter__(self) -> Reply:
-        """Wait for a free slot, send the request, and return the reply once its head has arrived."""
+        """Wait for a slot, send the request, again if its connection was stale, and return the reply with its head."""
         loop, prepared = asyncio.get_running_loop(), self._prepared
         now = loop.time()
         deadline = now + max(self._seconds, _MIN_SECONDS)
@@ -362,7 +362,7 @@ class _RequestInFlight(Struct, eq=False):
             self._pool.release(self._connection)
 
     def _write(self, connection: HttpConnection, body: bytes, deadline: float) -> None:
-        """Write the request, and a large body by itself, which is not copied."""
+        """Begin and write the request. A large body is written by itself, so that it is not copied."""
         self._connection = connection
         prepared, size = self._prepared, len(body)
         connection.begin(deadline, expects_body=prepared.method != "HEAD")
@@ -377,7 +377,7 @@ class _RequestInFlight(Struct, eq=False):
     async def _send_again(
         self, pool: OriginPool, stale: HttpConnection, body: bytes, deadline: float
     ) -> HttpConnection:
-        """Use a new connection: the server closed the idle one at once, and probably the others of its age, too."""
+        """Send on a new connection, and close all idle ones, which the server has probably closed, too."""
         self._connection = None
         stale.abort()
         pool.close_idle()
@@ -387,7 +387,7 @@ class _RequestInFlight(Struct, eq=False):
         return connection
 
     async def _upload(self, pool: OriginPool, body: StreamedBody, deadline: float) -> HttpConnection:
-        """Send a streamed body on a new connection, because it could not be sent again after a stale one."""
+        """Send a streamed body on a new connection, since it cannot be sent again, and stop it when the head arrives."""
         connection = self._connection = await pool.connect(deadline)
         connection.begin(deadline)
         connection.write(self._prepared.head + body_header(body))

@@ -78,7 +78,7 @@ class ModelClient:
 
     Options of the endpoint: `base_url`; `key`, or `key_command`, an argument vector that prints the key; `auth`, "key"
     or "bearer"; `wire`, instead of the provider's default; `insecure`, which allows plain HTTP to other machines;
-    `api_version`, `project` and `location`, for providers that have them; `headers` to add; `extra_body`, fields to
+    `api_version`, `project` and `location`, where a provider needs them; `headers` to add; `extra_body`, fields to
     merge into the encoded body; `defaults`, parameters for requests that do not set them; `context_max`, the largest
     context to load, for Ollama.
     """
@@ -148,7 +148,7 @@ class ModelClient:
     ) -> Response:
         """Return the whole response. If a call in a text format cannot be parsed, ask once more, with the error.
 
-        A text is the request of one user message.
+        Losses are added to `losses`, or logged. Failures are raised, see the module. A text is the request of one user message.
         `reader`: the capabilities of the wire on which the response will be written, if it is passed on.
         """
         request = as_request(request)
@@ -193,7 +193,7 @@ class ModelClient:
     async def _stream_answer(
         self, endpoint_request: EndpointRequest, answer_stream: AnswerStream, deadline: float
     ) -> AsyncGenerator[Event, None]:
-        """Yield the events of one answer."""
+        """Yield the events of one answer, until its end or its rejection. Raise UpstreamError at a fault."""
         async with self.open_reply(endpoint_request, deadline) as (reply, meaning):
             if meaning == "whole":
                 # a server that does not stream, or that sends an error with status 200
@@ -315,7 +315,10 @@ class ModelClient:
     def _make_request(
         self, request: Request, *, stream: bool, losses: Losses | None, reader: Capabilities | None
     ) -> EndpointRequest:
-        """Prepare the request. Losses are logged if neither the caller nor an observer collects them."""
+        """Return the request for the endpoint. Losses are logged if neither the caller nor an observer collects them.
+
+        Raise LossError if the client is `strict` and there are losses.
+        """
         check_request(self)
         losses = observed_losses.get() if losses is None else losses
         collected_losses = Losses() if losses is None else losses
@@ -344,7 +347,11 @@ class ModelClient:
     async def open_reply(
         self, endpoint_request: EndpointRequest, deadline: float
     ) -> AsyncIterator[tuple[Reply, ReplyMeaning]]:
-        """Open a successful reply, "whole" or "stream", after as many attempts as needed and allowed."""
+        """Open a successful reply, "whole" or "stream", after as many attempts as needed and allowed.
+
+        Each outcome is noted in the health of the model. Raise UpstreamError if no attempt succeeds, and at once during a
+        cooldown that is too long to wait for.
+        """
         endpoint, clock, health = self._endpoint, asyncio.get_running_loop().time, self._health
         exchange = UpstreamExchange(endpoint_request, endpoint_request.stream)
         attempts = 0
@@ -424,7 +431,7 @@ class ModelClient:
                 require_lossless(endpoint_request.losses)
 
     async def _read_fault(self, reply: Reply, exchange: UpstreamExchange, meaning: ReplyMeaning) -> Fault:
-        """Decode an error response. A redirect is not followed, and a body that cannot be read is ignored."""
+        """Return the fault of an error response. A redirect is not followed, and an unreadable body is ignored."""
         if meaning == "redirect":
             return _redirect_fault(reply)
         try:
@@ -434,7 +441,7 @@ class ModelClient:
         return exchange.receive_fault(data)
 
     async def read_body(self, reply: Reply, limit: int | None = None) -> bytes:
-        """Read a whole body; network errors are raised as UpstreamError or TruncatedStream."""
+        """Read a whole body. Raise NetworkError at a timeout, and TruncatedStream if the connection is lost."""
         try:
             return await read_reply_body(reply, self._limit if limit is None else limit)
         except TimeoutError as error:
@@ -443,7 +450,10 @@ class ModelClient:
             raise TruncatedStream(f"the connection was lost before the end of the response: {error}") from None
 
     async def read_chunks(self, reply: Reply) -> AsyncIterator[bytes]:
-        """Yield chunks until the stream ends or the connection is lost. The decoder detects a truncated stream."""
+        """Yield chunks until the stream ends or the connection is lost. The decoder detects a truncated stream.
+
+        Raise NetworkError at a timeout, and ProtocolError if the stream is too large.
+        """
         size = 0
         try:
             while data := await reply.read():

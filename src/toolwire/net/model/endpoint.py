@@ -39,7 +39,7 @@ _BEARER = ApiKey("")
 
 
 class EndpointOptions(TypedDict, total=False):
-    """Settings of an endpoint. One that is missing or None comes from the environment, or has a default."""
+    """Settings of an endpoint. A setting that is missing or None comes from the environment, or has a default."""
 
     base_url: str | None
     key: str | None
@@ -158,7 +158,7 @@ class Endpoint:
 
     @property
     def is_own_origin(self) -> bool:
-        """True if the address is one of the vendor's own, not another server with its API."""
+        """True if the address is the vendor's own, not another server with its API."""
         return _is_own_origin(self.vendor, self._address, self.origin)
 
     @property
@@ -210,7 +210,7 @@ class Endpoint:
         return merged
 
     def finish_body(self, body: Object, wire_version: str | None = None) -> Object:
-        """Apply the deviations of the vendor and `extra_body` to an encoded body.
+        """Return an encoded body with the vendor's names and version field, without omitted fields, and with `extra_body`.
 
         `wire_version` is the version of the wire that the client of a gateway uses, if it is known.
         """
@@ -238,7 +238,7 @@ class Endpoint:
         return {self._key_header.header: self._key_header.prefix + key}
 
     def with_version(self, version: str) -> Endpoint:
-        """Return the endpoint pinned to a version of its wire; an unknown version changes nothing."""
+        """Return a copy pinned to a version of its wire, or this endpoint if the version is unknown."""
         if version != self.wire.version and version not in getattr(self.wire, "versions", {}):
             return self
         other = copy(self)
@@ -249,7 +249,7 @@ class Endpoint:
         return other
 
     def at_completions(self, kept_tokens: Sequence[str]) -> Endpoint:
-        """Return the raw completion endpoint of the same server; ConfigError if it is not known to have one.
+        """Return the raw completion endpoint of the same server. Raise ConfigError if it is not known to have one.
 
         `kept_tokens` are special tokens that the server must not remove from the text.
         """
@@ -279,7 +279,7 @@ def resolve(model: str, environment: Mapping[str, str], **options: Unpack[Endpoi
 def endpoint_of(
     vendor: Vendor, model: str, environment: Mapping[str, str], **options: Unpack[EndpointOptions]
 ) -> Endpoint:
-    """Resolve a model of a known vendor."""
+    """Resolve a model of a known vendor. Raise ConfigError if a setting is missing or invalid."""
     wire = vendor_codec(vendor, options.get("wire"))
     settings = AddressSettings(
         options.get("base_url"),
@@ -316,21 +316,21 @@ def _check_context_max(context_max: int | None) -> int | None:
 def _split_model(model: str, base_url: str | None) -> tuple[Vendor, str]:
     """Split `provider/model` or `provider:model`.
 
-    With a base URL, a name without a known provider is the server's own.
+    With a base URL, a name without a known provider is the server's own. Raise ConfigError if a part is missing.
     """
-    head, separator, rest = model.partition(min((mark for mark in "/:" if mark in model), key=model.index, default="/"))
-    if separator and head.lower() in names():
-        if not rest:
-            raise ConfigError(f"{model!r} names a provider but no model", hint=f"write {head}/MODEL")
-        return find(head), rest
+    first_mark = min((mark for mark in "/:" if mark in model), key=model.index, default="/")
+    provider, separator, name = model.partition(first_mark)
+    if separator and provider.lower() in names():
+        if not name:
+            raise ConfigError(f"{model!r} names a provider but no model", hint=f"write {provider}/MODEL")
+        return find(provider), name
     if base_url is not None and model:
         return COMPATIBLE, model
     if not separator:
         raise ConfigError(
-            f"{model!r} has no provider",
-            hint="write PROVIDER/MODEL, or pass the address of the server: base_url=…",
+            f"{model!r} has no provider", hint="write PROVIDER/MODEL, or pass the address of the server: base_url=…"
         )
-    return find(head), rest
+    return find(provider), name
 
 
 class _Credentials(NamedTuple):
@@ -345,7 +345,10 @@ class _Credentials(NamedTuple):
 def _find_credentials(
     vendor: Vendor, address: EndpointAddress, environment: Mapping[str, str], options: EndpointOptions
 ) -> _Credentials:
-    """Find the key: passed, printed by a command, or from the environment at the vendor's origin."""
+    """Find the key: passed, printed by a command, or from the environment at the vendor's origin.
+
+    Raise ConfigError for an invalid key, for two sources, and if the vendor needs a key and there is none.
+    """
     key, command, auth = options.get("key"), options.get("key_command"), options.get("auth")
     if key is not None and command is not None:
         raise ConfigError("both a key and a key_command are set", hint="remove one of them")
@@ -378,7 +381,7 @@ def _header_of(vendor: Vendor, auth: str | None, *, is_token: bool) -> ApiKey:
 
 
 def _is_own_origin(vendor: Vendor, address: EndpointAddress, base_url: str | None) -> bool:
-    """Check that a base URL is an address of the vendor, to which a key from the environment may be sent."""
+    """Return whether a base URL is an address of the vendor, to which a key from the environment may be sent."""
     if base_url is None or address.origin == origin_of(urlsplit(vendor.base_url)):
         return True
     is_encrypted = address.origin.startswith("https:")

@@ -64,12 +64,12 @@ class EndpointRequest:
         mark_prefix: bool = False,
         keep_tools: bool = False,
     ) -> None:
-        """Prepare the request.
+        """Encode the request for the endpoint into `body` and `headers`, and add its losses.
 
         `client`: the capabilities of the wire on which the response will be written, if there is one. `is_alias`: the
         request names this model by an alias. `repairer` repairs the calls of the answer. `same_wire_body`: the body as
         the client wrote it for this wire, which is sent without changes; `request` is then its decoded form.
-        `capabilities` describe the model; by default, those of the endpoint. `runs_search`, `store` and
+        `capabilities` describe the model; by default, the endpoint's capabilities. `runs_search`, `store` and
         `mark_prefix` as for `prepare`. `context_size` chooses the context of an Ollama model. `keep_tools`: send all tools,
         whatever the wire's limit.
         """
@@ -132,7 +132,7 @@ class EndpointRequest:
         return self.endpoint.wire.decode_response(parse_object(data))
 
     def restore(self, response: Response) -> Response:
-        """Parse the emulated calls in the text, then repair and restore all calls."""
+        """Parse the emulated calls in the text, then repair and restore all calls. Losses are added."""
         if self.emulation is not None:
             response = self.emulation.restore(response, self.losses)
         return self._exchange.restore(response, self.losses, self.client, repairer=self._repairer)
@@ -237,7 +237,10 @@ def parse_or_raw(data: bytes) -> JSON:
 
 
 def redact_secrets(secrets: tuple[str, ...], fault: Fault) -> Fault:
-    """Remove keys and secret headers from a fault: some servers repeat an invalid key in the error."""
+    """Return a fault without keys and secret headers: some servers repeat an invalid key in the error.
+
+    If one is found, the breach is dropped, too.
+    """
     for secret in secrets:
         if len(secret) >= _MIN_KEY_LENGTH and secret in repr(fault):
             cleaned_fields = {

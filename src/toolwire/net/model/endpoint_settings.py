@@ -1,6 +1,6 @@
 """Settings of an endpoint: its URLs, default parameters, additional body fields, and a file of capability rows.
 
-Settings of an endpoint that change the body of a request: `defaults` before it is encoded, `extra_body` after.
+Two settings change the body of a request: `defaults` before it is encoded, `extra_body` after.
 
 defaults = parse_defaults({"temperature": 0.2, "reasoning": {"effort": "low"}})
 defaults.apply(request)                        # only where the request sets nothing
@@ -29,7 +29,7 @@ from ...wire.models.vendors import COMPATIBLE, Surface, Vendor, find, names
 from ...wire.protocol import Wire
 from ..http.head import join_path, origin_of, parse_base_url
 
-# Resolve the URLs of an endpoint: those of its wire, or of a surface of its vendor with a path of its own.
+# The URLs of an endpoint are those that its wire defines, or a surface of its vendor with a path of its own.
 #
 # A surface is chosen by the API version, or by the base URL if it contains the beginning of the surface's path. The
 # base URL may also be the complete URL that a vendor's console shows.
@@ -65,12 +65,12 @@ class EndpointAddress:
     def with_path(self, path: str) -> EndpointAddress:
         """Return another endpoint of the same server. The base URL may end with the path of this one.
 
-        Its version replaces that of `path`, as in `/openai/v2`.
+        A version in the base URL, as in `/openai/v2`, replaces the version in `path`.
         """
         base = self._base.path.rstrip("/").removesuffix(self._paths[0])
-        first, _, rest = path.removeprefix("/").partition("/")
-        if _is_version_segment(first) and _is_version_segment(base.rpartition("/")[2]):
-            path = f"/{rest}"
+        version, _, unversioned = path.removeprefix("/").partition("/")
+        if _is_version_segment(version) and _is_version_segment(base.rpartition("/")[2]):
+            path = f"/{unversioned}"
         return EndpointAddress(self._base._replace(path=base), None, (path, path))
 
     @property
@@ -79,14 +79,14 @@ class EndpointAddress:
 
     def url(self, *, stream: bool) -> str:
         """Return the URL of requests. The query of the base URL, such as an API version, is kept."""
-        found = self._urls.get(stream)
-        if found is None:
+        url = self._urls.get(stream)
+        if url is None:
             path, _, query = self._paths[stream].partition("?")
             query = "&".join(filter(None, (query, self._base.query)))
             base = self._base
             path = join_path(base.path, path) if self.surface is None else base.path + path
-            found = self._urls[stream] = urlunsplit((base.scheme, base.netloc, path, query, ""))
-        return found
+            url = self._urls[stream] = urlunsplit((base.scheme, base.netloc, path, query, ""))
+        return url
 
 
 def resolve_address(
@@ -111,7 +111,10 @@ def resolve_address(
 
 
 def _base_url(vendor: Vendor, settings: AddressSettings, environment: Mapping[str, str]) -> str:
-    """Return the base URL: from the settings, the vendor's variable or the vendor's row, which may have a location."""
+    """Return the base URL: from the settings, the vendor's variable or the vendor's row, which may have a location.
+
+    Raise ConfigError if there is none, or the location is missing.
+    """
     if settings.base_url is not None:
         return settings.base_url
     if vendor.base_variable is not None and (address := environment.get(vendor.base_variable, "").strip()):
@@ -132,7 +135,11 @@ def _choose_surface(
     settings: AddressSettings,
     environment: Mapping[str, str],
 ) -> tuple[Surface, str, SplitResult]:
-    """Choose the surface and its API version. A version in the query of the base URL is moved to the path."""
+    """Return the surface, its API version, and the base URL without a version in its query.
+
+    The version of the settings or the query decides, then the path of the base URL, then the environment. Raise
+    ConfigError if no surface has the version, or the path needs one.
+    """
     parameter = surfaces[0].version_query
     query = parse_qsl(base.query)
     in_query = next((value for name, value in query if name == parameter), None)
@@ -140,9 +147,9 @@ def _choose_surface(
         base = base._replace(query=urlencode([(name, value) for name, value in query if name != parameter]))
     wanted = settings.api_version or in_query
     in_environment = _from_environment("api_version", vendor, environment)
-    named = [surface for surface in surfaces if _path_start(surface) in f"{base.path}/"]
-    if wanted is None and named:
-        for surface in named:
+    in_path = [surface for surface in surfaces if _path_start(surface) in f"{base.path}/"]
+    if wanted is None and in_path:
+        for surface in in_path:
             for version in (in_environment, surface.api_version):
                 if version is not None and _has_version(surface, version):
                     return surface, version, base
@@ -194,7 +201,10 @@ def _fill(
 
 
 def _read_setting(name: str, vendor: Vendor, settings: AddressSettings, environment: Mapping[str, str]) -> str:
-    """Read the project or the location from the settings, the environment or the vendor's default."""
+    """Read the project or the location from the settings, the environment or the vendor's default.
+
+    Raise ConfigError if it is missing or invalid.
+    """
     value: str | None = getattr(settings, name)
     if value is None:
         value = _from_environment(name, vendor, environment)
@@ -262,7 +272,10 @@ NO_DEFAULTS = RequestDefaults()
 
 
 def parse_defaults(settings: Mapping[str, JSON]) -> RequestDefaults:
-    """Check canonical parameters: those of `Params`, and `reasoning` with an `effort` or a `budget`."""
+    """Return defaults for canonical parameters: of `Params`, and `reasoning` with an `effort` or a `budget`.
+
+    Raise ConfigError for an unknown parameter or an invalid value.
+    """
     if not settings:
         return NO_DEFAULTS
     known = (*_PARAM_NAMES, "reasoning")
@@ -287,15 +300,18 @@ class _ReasoningDefault(Value, frozen=True, forbid_unknown_fields=True):
 
 
 def _parse_reasoning(value: JSON) -> ReasoningConfig:
-    """Convert `reasoning`: an effort of `none` switches it off, as in requests of OpenAI."""
-    found = msgspec.convert(value, _ReasoningDefault)
-    if found.effort is not None and found.budget is not None:
+    """Convert `reasoning`: an effort of `none` switches it off, as in requests of OpenAI.
+
+    Raise ConfigError if it has both an effort and a budget, and ValidationError for a wrong type.
+    """
+    default = msgspec.convert(value, _ReasoningDefault)
+    if default.effort is not None and default.budget is not None:
         raise ConfigError("defaults.reasoning has both an effort and a budget", hint="remove one of them")
-    if found.effort == "none":
-        return ReasoningConfig("off", visible=found.visible)
-    if found.budget is not None:
-        return ReasoningConfig("budget", budget=found.budget, visible=found.visible)
-    return ReasoningConfig(None if found.effort is None else "auto", found.effort, visible=found.visible)
+    if default.effort == "none":
+        return ReasoningConfig("off", visible=default.visible)
+    if default.budget is not None:
+        return ReasoningConfig("budget", budget=default.budget, visible=default.visible)
+    return ReasoningConfig(None if default.effort is None else "auto", default.effort, visible=default.visible)
 
 
 def check_extra_body(extra: Mapping[str, JSON], wire: Wire) -> None:
@@ -307,12 +323,12 @@ def check_extra_body(extra: Mapping[str, JSON], wire: Wire) -> None:
 
 
 def merge_body(body: Object, extra: Mapping[str, JSON]) -> Object:
-    """Merge `extra` into a body: objects field by field, any other value of `extra` replaces that of the body."""
+    """Return a body with `extra`: objects are merged field by field, and any other value replaces the body's."""
     merged = dict(body)
     for name, value in extra.items():
-        found: JSON = merged.get(name)
-        is_mergeable = isinstance(found, dict) and isinstance(value, dict)
-        merged[name] = merge_body(found, value) if is_mergeable else value
+        previous: JSON = merged.get(name)
+        is_mergeable = isinstance(previous, dict) and isinstance(value, dict)
+        merged[name] = merge_body(previous, value) if is_mergeable else value
     return merged
 
 
@@ -320,7 +336,7 @@ _MAX_BYTES = 4 * 1024 * 1024  # thousands of rows; a row has a few hundred bytes
 
 
 def load_capability_rows(file: str | Path) -> tuple[CapabilityRow, ...]:
-    """Load capability rows from a JSON file; ConfigError names the file, the row and the field."""
+    """Load capability rows from a JSON file. Raise ConfigError, with the file, the row and the field, if one is invalid."""
     path = Path(file)
     try:
         with path.open("rb") as stream:
@@ -341,7 +357,7 @@ def load_capability_rows(file: str | Path) -> tuple[CapabilityRow, ...]:
 def find_renamed_fields(
     vendor: Vendor, wire: Wire, surface: Surface | None, capabilities: ModelCapabilities
 ) -> Mapping[str, str]:
-    """Return the fields that the vendor names differently. Its row lists those of its own wire.
+    """Return the fields that the vendor or the surface names differently. The vendor's row is about its own wire.
 
     OpenAI's reasoning models reject `max_tokens`, also through a proxy of which only the base URL is known.
     """

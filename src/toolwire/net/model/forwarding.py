@@ -31,7 +31,10 @@ class ForwardedAnswer(Value, frozen=True):
 
 
 async def forward(client: ModelClient, request: Request, body: bytes, headers: Mapping[str, str]) -> ForwardedAnswer:
-    """Send `body`, whose decoded form is `request`, with the client's protocol headers. Return the whole answer."""
+    """Send `body`, whose decoded form is `request`, with the client's protocol headers. Return the whole answer.
+
+    Raise UpstreamError if it reports an error.
+    """
     outbound = _make_outbound(client, request, body, headers, stream=False)
     async with client.open_reply(outbound, client.new_deadline()) as (reply, _):
         data = await client.read_body(reply)
@@ -44,7 +47,10 @@ async def forward(client: ModelClient, request: Request, body: bytes, headers: M
 async def forward_stream(
     client: ModelClient, request: Request, body: bytes, headers: Mapping[str, str]
 ) -> AsyncGenerator[Mapping[str, str] | bytes, None]:
-    """Like `forward`, for a stream: yield the headers of the reply, then the bytes of whole events as they arrive."""
+    """Like `forward`, for a stream: yield the headers of the reply, then the bytes of whole events as they arrive.
+
+    A failure after the headers is the last event. A whole answer is encoded as a stream.
+    """
     outbound = _make_outbound(client, request, body, headers, stream=True)
     async with client.open_reply(outbound, client.new_deadline()) as (reply, meaning):
         if meaning == "whole":  # a server that does not stream, or that sends an error with status 200
@@ -64,7 +70,7 @@ async def forward_stream(
 
 
 async def _forward_events(client: ModelClient, reply: Reply, stream: ForwardedStream) -> AsyncGenerator[bytes, None]:
-    """Yield the bytes of whole events. A failure in transit is the last event."""
+    """Yield the bytes of whole events. A failure in transit is the last event, and is not raised."""
     try:
         async for data in client.read_chunks(reply):
             if output := stream.feed(data):

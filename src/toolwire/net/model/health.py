@@ -82,7 +82,7 @@ class RetryBudget:
         self._filled_at: float | None = None
 
     def may_retry(self, now: float) -> bool:
-        """Return whether a retry may be sent. It costs nothing yet."""
+        """Add the retries earned since the last call, and return whether a retry may be sent. A refusal is counted."""
         elapsed = 0.0 if self._filled_at is None else now - self._filled_at
         earned = elapsed * _BUDGET_PER_SECOND / self.processes + (self.requests - self._settled) * self.ratio
         self._saved = min(self._saved + earned, max(_MAX_SAVED_RETRIES / self.processes, 1.0))
@@ -92,7 +92,7 @@ class RetryBudget:
         return self._saved >= 1.0
 
     def take(self, now: float) -> bool:
-        """Return whether a retry may be sent, which the driver then sends."""
+        """Take a retry from the budget, and return whether there was one. The driver then sends it."""
         if not self.may_retry(now):
             return False
         self._saved -= 1.0
@@ -182,7 +182,10 @@ class TargetHealth:
         return now >= self._until and now >= self._next_trial and not is_left_to_probe
 
     def admit(self, now: float, *, is_last_resort: bool) -> bool:
-        """Return whether a request may be sent. `is_last_resort`: no other target admits it."""
+        """Return whether a request may be sent. `is_last_resort`: no other target admits it.
+
+        A request that is admitted as a trial makes the target half-open, and postpones the next trial.
+        """
         if self.state == "closed":
             return True
         if self._is_trial_over(now) and self._trust_probe():
@@ -213,7 +216,10 @@ class TargetHealth:
     # the outcome of a request
 
     def succeed(self, now: float, sent_at: float) -> None:
-        """Note the answer to a request that was sent at `sent_at`."""
+        """Note the answer to a request. It ends the failures in a row, and closes the target if it was sent recently.
+
+        `sent_at` is the time of the request: before the last change of the state, it closes nothing.
+        """
         if self._failures:
             self._failures = 0
             if self.state == "open":
@@ -233,7 +239,9 @@ class TargetHealth:
         is_timeout: bool = False,
         is_refusal: bool = False,
     ) -> None:
-        """Note a failure. `retry_after`: the wait that the target demands. `is_silent`: there was no answer at all.
+        """Note a failure, and start a cooldown. A stale failure, sent before the last change, only counts in one.
+
+        `retry_after`: the wait that the target demands. `is_silent`: there was no answer at all.
 
         `is_timeout`: the model did not answer in time, although the server may work otherwise. `is_refusal`: the server
         works, but refuses our key, or has no such model or file. A client can cause that, so it never opens the target.
@@ -254,7 +262,10 @@ class TargetHealth:
         self._is_unproven |= is_timeout
 
     def depart(self, now: float, sent_at: float, *, is_stream: bool) -> None:
-        """Note that a client left before the first byte of its answer."""
+        """Note that a client left before the first byte of its answer. A trial without a verdict ends.
+
+        After several departures in a row, a cooldown starts for a stream; otherwise a probe becomes due.
+        """
         self._note_bytes(now)
         if self._trial_at is not None:
             # The client may have sent the trial, which has no verdict then.
@@ -319,7 +330,11 @@ class TargetHealth:
         return bool(self._waiting)
 
     def begin_probe(self, now: float, silence: float) -> bool:
-        """Return whether a probe is due, which the driver then sends and reports."""
+        """Return whether a probe is due, which the driver then sends and reports.
+
+        It is due after `silence` seconds while requests wait, for a suspected target, during a slow trial, and after the
+        cooldown of a silent target, which becomes half-open.
+        """
         self._note_bytes(now)
         if self._is_probing or not self.can_probe:
             return False
@@ -338,7 +353,7 @@ class TargetHealth:
     def report_probe(self, now: float, *, is_answered: bool) -> list[Hashable]:
         """Note the outcome of a probe. Return the waiting requests to send elsewhere, if the target hangs.
 
-        A byte that came since the probe was sent is an answer, too: the server may be busy.
+        An answer may close a half-open target; no answer opens any target. A byte that came since the probe was sent is an answer, too: the server may be busy.
         """
         self._is_probing = False
         self._note_bytes(now)

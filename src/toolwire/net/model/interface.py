@@ -74,7 +74,7 @@ def as_request(request: object) -> Request:
 
 
 async def prompt_message(prompt: UserPrompt) -> Message:
-    """Return the message of a prompt. Files are read in a thread."""
+    """Return the message of a prompt. Files are read in a thread. Raise ConfigError if it is empty or invalid."""
     if isinstance(prompt, Message):
         return prompt
     items = prompt if isinstance(prompt, (list, tuple)) else (prompt,)
@@ -84,6 +84,7 @@ async def prompt_message(prompt: UserPrompt) -> Message:
 
 
 async def _make_part(item: object) -> Part:
+    """Return the part for an item of a prompt; a path is read. Raise ConfigError for another type."""
     if isinstance(item, str):
         return Text(item)
     if isinstance(item, Path):
@@ -95,7 +96,10 @@ async def _make_part(item: object) -> Part:
 
 
 def _read_file(path: Path) -> Part:
-    """Read a file: text as a Text part with the file's name, anything else as Media."""
+    """Read a file: text as a Text part with the file's name, anything else as Media.
+
+    Raise ConfigError if it cannot be read, is too large, or is not a regular file.
+    """
     try:
         if not path.is_file() and path.exists():  # a pipe or a device may never end
             raise ConfigError(f"cannot read {path}: not a regular file", hint="write its content to a file")

@@ -99,7 +99,10 @@ class KeyCommand:
             raise ConfigError(f"key_command: cannot find the program {self._arguments[0]!r}", hint=hint)
 
     async def key(self) -> str:
-        """Return the cached key, or run the command. Raise KeyCommandError if that fails."""
+        """Return the cached key, or run the command, once for concurrent calls.
+
+        Raise KeyCommandError if that fails, or has failed in the last seconds.
+        """
         now = self._clock()
         if self._cached is not None and now < self._cached_until:
             return self._cached
@@ -117,7 +120,10 @@ class KeyCommand:
             self._cached = None
 
     async def _refresh(self) -> str:
-        """Run the command and cache its key, or its failure for a short time."""
+        """Run the command, cache its key, pass it to `on_key`, and return it.
+
+        Raise KeyCommandError if that fails, and cache the failure for a short time.
+        """
         try:
             timed_key = _parse_output(await self._read_output(), self.program)
         except KeyCommandError as error:
@@ -134,7 +140,10 @@ class KeyCommand:
         return timed_key.key
 
     async def _read_output(self) -> bytes:
-        """Run the command. It leads a process group, so that a timeout also ends its child processes."""
+        """Run the command, and return its output. It leads a process group, so that a timeout ends its children, too.
+
+        Raise KeyCommandError if it cannot start, fails or takes too long.
+        """
         try:
             process = await asyncio.create_subprocess_exec(
                 *self._arguments,
@@ -167,7 +176,7 @@ class KeyCommand:
 
 
 def _check_arguments(arguments: Sequence[str]) -> tuple[str, ...]:
-    """Refuse anything but a list of texts; a string would need a shell."""
+    """Return the arguments. Raise ConfigError unless they are a list of texts; a string would need a shell."""
     if isinstance(arguments, str):
         hint = 'write a list, such as key_command = ["gcloud", "auth", "print-access-token"]'
         raise ConfigError("key_command must be a list of arguments, not a string", hint=hint)
@@ -212,7 +221,10 @@ async def _kill(process: asyncio.subprocess.Process) -> None:
 
 
 def _parse_output(output: bytes, program: str) -> _TimedKey:
-    """Read a key as text, or as JSON with an expiry. Errors do not show the output."""
+    """Read a key as text, or as JSON with an expiry.
+
+    Raise KeyCommandError, which does not show the output, if there is no key, or if it is invalid or expired.
+    """
     if len(output) > _MAX_OUTPUT:
         raise KeyCommandError(f"the key command {program!r} printed more than {_MAX_OUTPUT} bytes", hint=_HINT)
     text = output.decode("utf-8", "replace").strip()
@@ -221,8 +233,8 @@ def _parse_output(output: bytes, program: str) -> _TimedKey:
     seconds = None
     if text.startswith("{"):
         document = _parse_document(text, program)
-        found = next((document[name] for name in _KEY_FIELDS if isinstance(document.get(name), str)), "")
-        text, seconds = str(found).strip(), _seconds_left(document)
+        key = next((document[name] for name in _KEY_FIELDS if isinstance(document.get(name), str)), "")
+        text, seconds = str(key).strip(), _seconds_left(document)
         if seconds is not None and seconds <= 0:
             raise KeyCommandError(f"the key command {program!r} printed a key that has expired", hint=_HINT)
     if not is_header_value(text):
@@ -239,7 +251,10 @@ def _parse_document(text: str, program: str) -> Object:
 
 
 def _seconds_left(document: Object) -> float | None:
-    """Return the seconds until the key expires: relative, or a time as Unix seconds or in ISO 8601 with its zone."""
+    """Return the seconds until the key expires, or None if that is not reported.
+
+    The expiry is relative, or a time as Unix seconds or in ISO 8601 with its zone.
+    """
     relative = _number(document.get("expires_in"))
     if relative is not None:
         return relative
