@@ -119,6 +119,7 @@ def choose_effect(name: str, effects: Effects | None, *metadata: object) -> Effe
 
 
 def _metadata_effect(metadata: object) -> Effect | None:
+    """Return the effect in a framework's metadata (toolwire's own, or MCP's hints), or None if it has none."""
     if not isinstance(metadata, Mapping):
         return None
     own = metadata.get("toolwire")
@@ -226,6 +227,10 @@ class FrameworkRunner:
     """Runs single calls of a framework. `box` contains the tools, `source` is the toolbox that was passed, if one was."""
 
     def __init__(self, tools: Source | Runner, options: AdapterOptions, *, keeps_outputs: bool = False) -> None:
+        """Create a runner that leaves approvals to the framework unless `options` have `approve`.
+
+        Raises `ConfigError` for a `Runner` as source, and for tools that are not functions.
+        """
         if isinstance(tools, Runner):
             hint = "pass its tools, and policy, store and approve as arguments"
             raise ConfigError("a framework cannot use a Runner: it asks for approval by itself", hint=hint)

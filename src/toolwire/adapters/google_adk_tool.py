@@ -60,6 +60,10 @@ class AdkTool(BaseTool):
         )
 
     async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> Any:
+        """Run the call, or request ADK's confirmation and return that nothing was run.
+
+        A call without an id cannot be confirmed and is denied.
+        """
         call = ToolCall(tool_context.function_call_id or "", self.name, args)
         session = _session_id(tool_context)
         scope = CallScope(session, session, tool_context)
@@ -83,6 +87,7 @@ def _session_id(context: ToolContext) -> str:
 
 
 def _confirmation_reply(context: ToolContext) -> ApprovalReply | None:
+    """Return the user's decision, with the reason of a denial, or None if ADK has not asked yet."""
     confirmation = context.tool_confirmation
     if confirmation is None:
         return None
@@ -145,6 +150,7 @@ def _schema(json_schema: Any, schema: types.Schema | None) -> Object | None:
 
 
 def _approval_rule(tool: BaseTool) -> ApprovalRule:
+    """Return whether a tool needs confirmation: a constant, or a function of its arguments."""
     if isinstance(tool, FunctionTool) and isinstance(tool._require_confirmation, bool):
         return tool._require_confirmation
     if type(tool).check_require_confirmation is BaseTool.check_require_confirmation:

@@ -55,6 +55,7 @@ def _checkpoint_query(config: Any) -> tuple[Any, Any, Any]:
 
 
 def _read_question(saved: Any, task: Any) -> LastQuestion | None:
+    """Return the question of the task's last interrupt, or None unless it is a single question of toolwire."""
     writes = getattr(saved, "pending_writes", None) or ()
     found = [value for owner, channel, value in writes if owner == task and channel == "__interrupt__"]
     if not found or len(found[-1]) != 1:

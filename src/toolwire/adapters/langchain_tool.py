@@ -87,6 +87,7 @@ class LangChainTool(BaseTool):
 
 
 def make_tool(runner: FrameworkRunner, entry: Entry) -> LangChainTool:
+    """Return an entry as a LangChain tool that runs in `runner`."""
     tool = LangChainTool(
         name=entry.name,
         description=entry.tool.description or "",
@@ -197,6 +198,7 @@ def _runtime_names(tool: BaseTool) -> Iterator[str]:
 
 
 def _tool_call(tool: BaseTool, arguments: Object, runtime_names: tuple[str, ...]) -> dict[str, Any]:
+    """Return the current call in LangChain's form, with a `ToolRuntime` for parameters that expect it."""
     call_id = current_call().call_id or "call"
     injected: dict[str, Any] = {}
     if runtime_names:
@@ -249,6 +251,7 @@ def _result_value(message: Any) -> Any:
 
 
 def _content_part(block: Any) -> Text | Media:
+    """Return a content block as a part: text, media by data or URL, and anything else as JSON text."""
     if not isinstance(block, Mapping):
         return text_part(block)
     if block.get("type") == "text":

@@ -88,6 +88,11 @@ class LlamaIndexTool(FunctionTool):
         return _tool_output(result, call)
 
     async def acall(self, /, *args: Any, **kwargs: Any) -> ToolOutput:
+        """Run the call.
+
+        If it needs approval, ask through the workflow's context and run it with the answer; without a context or an id
+        it is denied.
+        """
         context, call = kwargs.pop(_CONTEXT, None), self._make_call(args, kwargs)
         scope = await _scope(context)
         result = await self.runner.run(call, scope)
@@ -147,6 +152,7 @@ async def _ask(context: Context, question: WaitingCall) -> ApprovalReply:
 
 
 def _tool_output(result: ToolResult, call: ToolCall) -> ToolOutput:
+    """Return a result in LlamaIndex's form: text and media blocks, the value, the error flag."""
     blocks = [TextBlock(text=result.text), *map(_media_block, result_media(result))]
     return ToolOutput(
         tool_name=call.name,
@@ -158,6 +164,7 @@ def _tool_output(result: ToolResult, call: ToolCall) -> ToolOutput:
 
 
 def _media_block(media: Media) -> Any:
+    """Return media as the block of its kind; a document if it has no other."""
     data = None if media.data is None else media.data.encode()
     if media.kind == "image":
         return ImageBlock(image=data, url=media.url, image_mimetype=media.media_type)
@@ -213,6 +220,7 @@ def _result_value(output: ToolOutput) -> Any:
 
 
 def _block_part(block: Any) -> Media | None:
+    """Return a block with data or a URL as media, or None for another block."""
     sources = {"image": "image/*", "audio": "audio/*", "video": "video/*", "data": None}
     for name, media_type in sources.items():
         data = getattr(block, name, None)

@@ -69,6 +69,7 @@ class AgentsInvocation:
 
 
 def make_tool(runner: FrameworkRunner, entry: Entry) -> AgentsFunctionTool:
+    """Return an entry as a function tool that runs in `runner`."""
     invocation, tool = AgentsInvocation(runner, entry), entry.tool
     return AgentsFunctionTool(
         name=tool.name,
@@ -171,6 +172,7 @@ def _tool_context(tool: AgentsFunctionTool, arguments: Object) -> ToolContext[An
 
 
 def _approval_rule(tool: AgentsFunctionTool) -> ApprovalRule:
+    """Return whether a tool needs approval: a constant, or a function of its arguments."""
     needed = tool.needs_approval
     if not callable(needed):
         return bool(needed)

@@ -72,6 +72,10 @@ class ToolboxToolset(AbstractToolset[Any]):
         return {tool.name: self._toolset_tool(tool, ctx.max_retries) for tool in tools}
 
     def _toolset_tool(self, tool: Tool, max_retries: int) -> ToolsetTool[Any]:
+        """Return a tool in Pydantic AI's form.
+
+        Calls with side effects are sequential; arguments are validated by our runtime only.
+        """
         entry = self.runner.box.find(tool.name)
         definition = ToolDefinition(
             name=tool.name,
@@ -143,6 +147,7 @@ class _ToolsetCalls:
         self._model = model
 
     def _context(self, name: str | None = None, approved: bool = False) -> RunContext[Any]:
+        """Return a run context for the current call; `deps` of the call take precedence."""
         call = current_call()
         return RunContext(
             deps=self._deps if call.deps is None else call.deps,
@@ -161,6 +166,10 @@ class _ToolsetCalls:
             return tools
 
     def entry(self, tool: ToolsetTool[Any], effects: Effects | None) -> Entry:
+        """Return a toolset's tool as an entry for a toolbox.
+
+        Its approval rule decides in our runtime, so the framework gets the calls that needed it as approved.
+        """
         definition = tool.tool_def
         declared = Tool(
             definition.name,
@@ -180,6 +189,7 @@ class _ToolsetCalls:
         return framework_entry(declared, call, origin, approve=rule, timeout=definition.timeout)
 
     def _approval_rule(self, tool: ToolsetTool[Any]) -> bool | Callable[[Object], bool]:
+        """Return whether a tool needs approval: a constant, or a function that asks the toolset's own rules."""
         metadata: Any = (tool.tool_def.metadata or {}).get("toolwire") or {}
         if tool.tool_def.kind == "unapproved" or metadata.get("approve"):
             return True
@@ -191,6 +201,10 @@ class _ToolsetCalls:
         )
 
     async def _call(self, tool: ToolsetTool[Any], arguments: Object, *, approved: bool) -> Any:
+        """Validate the arguments, call the tool and return a plain value.
+
+        Raises `ToolError`, whose text the model receives, for failures that Pydantic AI reports by exceptions.
+        """
         name = tool.tool_def.name
         context = self._context(name, approved)
         try:

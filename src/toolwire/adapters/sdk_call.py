@@ -229,6 +229,11 @@ class SdkCall:
         chains: ResponseChains,
         find_client: Callable[[str], ModelClient],
     ) -> None:
+        """Decode an SDK's request and find the client of its model.
+
+        Raises `ProtocolError` without a model, and for a body that cannot be decoded, unless it is forwarded to the
+        same wire unchanged.
+        """
         self.wire = _codec(route.wire, request.headers)
         self.body = request.body
         self.original = parse_object(request.body)

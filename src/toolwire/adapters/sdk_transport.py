@@ -102,6 +102,10 @@ class _Models:
     """The clients of a transport: one, or one for each model that a request names."""
 
     def __init__(self, model: str | None, client: ModelClient | None, options: TransportOptions) -> None:
+        """Raise `ConfigError` for a client together with a model or options, and for `base_url` without a model.
+
+        No retries by default, because the SDK retries by itself.
+        """
         if client is not None and (model is not None or options):
             raise ConfigError(
                 "a client has its own model and options", hint="pass either client or a model with options"
@@ -187,6 +191,10 @@ def _sync_class(http: Any) -> Any:
             self._models = models
 
         def handle_request(self, request: Any) -> Any:
+            """Return the model's answer as a streamed response.
+
+            Raises the HTTP library's own timeout or connection error.
+            """
             watched = _WatchedTask()
             answer = self._server.answer(_read_request(request, request.read()))
             pieces = iterate_blocking(watched.relay(answer))
@@ -244,6 +252,7 @@ def _async_class(http: Any) -> Any:
 
 
 def _read_request(request: Any, body: bytes) -> SdkRequest:
+    """Return an HTTP library's request in our form, with header names in lower case."""
     timeouts: Mapping[str, float | None] = request.extensions.get("timeout", {})
     return SdkRequest(
         request.method,

@@ -105,6 +105,7 @@ class ToolwireReasoningDetector(BaseReasoningFormatDetector):  # type: ignore[mi
         previous_content: str = "",
         force_nonempty_content: bool = False,
     ) -> None:
+        """Take SGLang's arguments; the tags are those that the format declares first."""
         self._form = get(self.format_name)
         opening, closing = self._form.reasoning[0]
         super().__init__(

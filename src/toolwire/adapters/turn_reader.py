@@ -95,6 +95,10 @@ class TurnReader:
         opened: bool = False,
         tagged_content: bool = False,
     ) -> None:
+        """Create the parser of an answer.
+
+        `opened`: the prompt already opened the reasoning; `tagged_content`: reasoning stays in the content, in tags.
+        """
         self._parser = form.parser(tools, reasoning=opened)
         self._new_id = new_id
         self._index: dict[int, int] = {}  # index of each call, by the key of its events
@@ -126,6 +130,10 @@ class TurnReader:
         return TurnDelta(first.reasoning + last.reasoning, first.content + last.content, pieces)
 
     def _delta(self, events: Iterable[Event]) -> TurnDelta:
+        """Return the events as a delta: joined reasoning and content, and a piece per call.
+
+        Also updates `calls` and `in_reasoning`.
+        """
         reasoning: list[str] = []
         content: list[str] = []
         pieces: dict[int, tuple[CallPiece | None, list[str]]] = {}
@@ -195,6 +203,7 @@ class NamedCallReader(TurnReader):
         self._name = name
 
     def _delta(self, events: Iterable[Event]) -> TurnDelta:
+        """Return the events with their content as arguments of the only call, which begins with the first content."""
         delta = super()._delta(events)
         if not delta.content:
             return delta
@@ -266,6 +275,10 @@ class ReasoningSplitter:
         return self._form.parser(reasoning=self._opened)
 
     def _split(self, events: Iterable[Event]) -> tuple[str, str]:
+        """Return new reasoning and, when text or a call begins, the rest of the answer.
+
+        Nothing follows after the end.
+        """
         if self.ended:
             return "", ""
         more: list[str] = []

@@ -207,6 +207,7 @@ class ToolwireToolParser(ToolParser):  # type: ignore[misc]
         return request
 
     def extract_tool_calls(self, model_output: str, request: Any) -> Any:
+        """Return the calls and the content of a whole answer."""
         whole = self._start(request).read(model_output)
         calls = [
             protocol.ToolCall(id=piece.id, function=protocol.FunctionCall(name=piece.name, arguments=piece.arguments))
@@ -311,6 +312,10 @@ class ToolwireReasoningParser(ReasoningParser):  # type: ignore[misc]
         current_token_ids: Sequence[int],
         delta_token_ids: Sequence[int],
     ) -> Any:
+        """Return the reasoning and content of a delta, and count the tokens of reasoning.
+
+        Only the new text is read; the splitter keeps the state.
+        """
         if self._splitter is None:
             opened = self._model.template_opens if self._opened is None else self._opened
             self._splitter = ReasoningSplitter(self._model.form, opened=bool(opened))

@@ -123,6 +123,10 @@ def render_page(rule_id: str) -> str:
 
 
 def _source_table(rule_id: str) -> list[str]:
+    """Return a rule's sources as a Markdown table, or nothing without sources.
+
+    Vendors named after a wire repeat the wire and are left out.
+    """
     rows = rule_sources(rule_id)
     if not rows:
         return []

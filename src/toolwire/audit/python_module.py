@@ -78,6 +78,7 @@ class PythonModule:
     """A parsed module with indexes of its nodes. If parsing failed, it has no nodes and `broken` is the error."""
 
     def __init__(self, source: str) -> None:
+        """Parse and index a module. If it cannot be parsed, `broken` is the error and nothing is indexed."""
         self.broken: Exception | None = None
         self.scope = FunctionScope()
         self.requesting_loops: set[ast.While] = set()  # loops that send requests to a model
@@ -141,6 +142,7 @@ class PythonModule:
             waiting.extend(reversed(children))
 
     def _inner_context(self, node: ast.AST, context: _Context) -> _Context:
+        """Return the context of a node's children. A function gets a new scope, which is stored in `_body_scopes`."""
         if isinstance(node, _FUNCTIONS):
             self._body_scopes[node] = FunctionScope(context.scope, _parameter_names(node.args))
             return _Context(self._body_scopes[node], loops=context.loops)
@@ -151,6 +153,7 @@ class PythonModule:
         return context
 
     def _record(self, node: ast.AST, context: _Context) -> None:
+        """Record the facts of a node that rules ask for: stored names, calls, lengths, tests, loops, assignments."""
         scope = context.scope
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             scope.stored.add(node.id)
@@ -194,6 +197,7 @@ def _record_loop(node: ast.For | ast.AsyncFor | ast.comprehension, scope: Functi
 
 
 def _record_assignment(node: ast.Assign | ast.AnnAssign | ast.NamedExpr, scope: FunctionScope) -> None:
+    """Record which variables have a response, a tool call or text of a tool call, by the assigned expression."""
     targets = node.targets if isinstance(node, ast.Assign) else [node.target]
     names = [one.id for one in targets if isinstance(one, ast.Name)]
     value = node.value.value if isinstance(node.value, ast.Await) else node.value

@@ -62,6 +62,7 @@ def count_levels(findings: Sequence[Finding]) -> dict[str, int]:
 
 
 def as_json(report: Report) -> Object:
+    """Return the report as JSON, with the compatibility of each tool."""
     import msgspec
 
     header, *rows = compatibility_matrix(report)
@@ -74,6 +75,7 @@ def as_json(report: Report) -> Object:
 
 
 def as_markdown(report: Report) -> str:
+    """Return the compatibility table, the findings and the notes as Markdown."""
     header, *rows = compatibility_matrix(report)
     lines = [_markdown_row(header), _markdown_row(["---"] * len(header)), *map(_markdown_row, rows), ""] if rows else []
     lines += [_markdown_row(["rule", "level", "tool", "location", "problem", "fix"]), _markdown_row(["---"] * 6)]
@@ -91,6 +93,7 @@ def _markdown_row(cells: Sequence[str]) -> str:
 
 
 def as_sarif(report: Report, version: str) -> Object:
+    """Return the findings as SARIF 2.1.0, with the rules that they use."""
     used = sorted({finding.rule for finding in report.findings})
     return {
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
@@ -107,6 +110,7 @@ def as_sarif(report: Report, version: str) -> Object:
 
 
 def _sarif_rule(rule_id: str) -> Object:
+    """Return a rule as a SARIF reportingDescriptor."""
     rule = RULES[rule_id]
     return {
         "id": rule.id,
@@ -157,6 +161,7 @@ _LEGEND = "✓ accepted unchanged, ~ translated without loss, ! not fully enforc
 
 
 def render_html(report: Report, version: str) -> str:
+    """Return the report as an HTML page that needs no other file and runs no script."""
     found = count_levels(report.findings)
     total = ", ".join(f'<b class="{level}">{found[level]} {level}</b>' for level in LEVELS)
     body = [

@@ -292,6 +292,7 @@ def check_unchecked_pattern(schema: AuditedSchema) -> Iterator[Hit]:
 
 @schema_rule("TW040", "warning", "all", "keyword of an older draft", "use draft 2020-12")
 def check_old_draft(schema: AuditedSchema) -> Iterator[Hit]:
+    """Report keywords with the form or name of a draft before 2020-12."""
     for at, node in schema.nodes:
         if type(node.get("items")) is list:
             yield Hit(f"{at}/items", "2020-12 uses `prefixItems` for tuples")

@@ -127,6 +127,7 @@ _LEVELS = ("error", "warning", "info")
 
 
 def add_to(commands: Any) -> None:
+    """Register `toolwire audit` with its options."""
     parser = add_command(commands, "audit", "find problems of tools with other providers", _HELP, run)
     parser.add_argument("files", nargs="*", metavar="SOURCE", help=f"{SOURCE_HELP}; a folder of Python source")
     add_list(parser, "--body", metavar="FILE", help="check a request body for --provider")

@@ -43,6 +43,7 @@ _KINDS = ("request", "response", "stream", "tools", "error")
 
 
 def add_to(commands: Any) -> None:
+    """Register `toolwire convert` with its options."""
     parser = add_command(
         commands, "convert", "translate a request, a response, a stream or tools to another wire", _HELP, run
     )
@@ -160,6 +161,7 @@ def _is_lossy(results: dict[str, tuple[Any, tuple[Loss, ...]]]) -> bool:
 def _print_json(
     source: str, kind: str, results: dict[str, tuple[Any, tuple[Loss, ...]]], failures: dict[str, str]
 ) -> None:
+    """Print a JSON document with the body and the losses for each target, and the failed targets if any."""
     document = {
         "source": source,
         "kind": kind,

@@ -162,6 +162,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _print_checks(checks: list[DoctorCheck]) -> None:
+    """Print the checks under a heading per area, each with its state, detail and fix."""
     area = ""
     for check in checks:
         if check.area != area:
@@ -256,6 +257,7 @@ async def _check_servers(*, online: bool) -> list[DoctorCheck]:
 
 
 async def _ask_online(name: str) -> DoctorCheck:
+    """Ask a vendor for its models with the key of the environment. An error becomes a check with a problem."""
     from ..net.model.server_facts import list_vendor_models
     from ..wire.models import vendors
 

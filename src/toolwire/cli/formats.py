@@ -171,6 +171,7 @@ def _reasoning_markers(form: Format) -> list[str]:
 
 
 def _format_as_json(form: Format) -> dict[str, Any]:
+    """Return a text format as a JSON object."""
     return {
         "name": form.name,
         "title": form.title,
@@ -183,6 +184,7 @@ def _format_as_json(form: Format) -> dict[str, Any]:
 
 
 def _wire_as_json(wire: Wire) -> dict[str, Any]:
+    """Return a wire with its limits and capabilities as a JSON object; sets become sorted lists."""
     capabilities = msgspec.structs.asdict(wire.capabilities)
     return {
         "name": wire.name,

@@ -80,6 +80,7 @@ the server is unreachable
 
 
 def add_to(commands: Any) -> None:
+    """Register `toolwire models` with its options."""
     parser = add_command(commands, "models", "list the providers and their models", _HELP, run)
     parser.add_argument(
         "provider", nargs="?", metavar="PROVIDER", help="ask this provider for its models; `show`: show a model"
@@ -109,6 +110,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _list_providers(*, as_json: bool) -> int:
+    """Print all vendors with their wire and the state of their key."""
     from ..wire.models import vendors
 
     rows = [vendors.find(name) for name in vendors.names()]
@@ -149,6 +151,7 @@ def key_state(vendor: Vendor) -> str:
 
 
 def _list_models(arguments: argparse.Namespace) -> int:
+    """Ask a vendor for its models and print them; the models of `local` are known without a request."""
     from ..net.model.server_facts import list_vendor_models
     from ..wire.models import vendors
 

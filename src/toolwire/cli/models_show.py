@@ -57,6 +57,10 @@ def find_facts(name: str, wire_name: str | None, rows: tuple[CapabilityRow, ...]
 
 
 def _group_by_scope(name: str, rows: tuple[CapabilityRow, ...]) -> list[FactGroup]:
+    """Group the capabilities of a model by wires and vendors, the general groups first.
+
+    The first matching row sets a field, so `rows` take precedence over the built-in rows.
+    """
     names = (name.lower(), normalise_model(name))
     scopes: dict[tuple[tuple[str, ...], tuple[str, ...]], dict[str, CapabilityRow]] = {}
     for row in (*rows, *ROWS):
@@ -111,6 +115,7 @@ def _title(name: str, group: FactGroup) -> str:
 
 
 def _unknown_lines(name: str) -> list[str]:
+    """Return the lines for a model without capability rows, with similar names that have some."""
     patterns = {pattern.rstrip("*-"): None for row in ROWS for pattern in row.models if "[" not in pattern}
     close_matches = get_close_matches(normalise_model(name), patterns, 3, 0.7)
     return [
@@ -130,6 +135,7 @@ def _show(value: object) -> str:
 
 
 def group_as_json(group: FactGroup) -> dict[str, Any]:
+    """Return a group of facts as JSON, each with its source and date."""
     return {
         "wires": list(group.wires),
         "vendors": list(group.vendors),

@@ -39,6 +39,7 @@ _BROKEN = frozenset({"malformed", "truncated", "invalid_arguments", "other_forma
 
 
 def add_to(commands: Any) -> None:
+    """Register `toolwire parse` with its options."""
     parser = add_command(commands, "parse", "parse the tool calls in a model's text", _HELP, run)
     parser.add_argument("file", nargs="?", default="-", metavar="FILE", help="the text; - is standard input")
     choice = parser.add_mutually_exclusive_group()
@@ -107,6 +108,7 @@ def _parse_in_pieces(
 
 
 def _result_as_json(form: Format | None, parsed: Parsed, differing: list[int]) -> dict[str, Any]:
+    """Return the parsed parts as JSON; `differing` are the chunk sizes that gave another result."""
     document: dict[str, Any] = {
         "format": None if form is None else form.name,
         "parts": [msgspec.to_builtins(part) for part in parsed.parts],
@@ -120,6 +122,7 @@ def _result_as_json(form: Format | None, parsed: Parsed, differing: list[int]) -
 
 
 def _print_result(form: Format | None, parsed: Parsed, differing: list[int], sizes: str | None) -> None:
+    """Print the parts and spans as tables, and format, diagnostics and chunk comparison on standard error."""
     no_call = "no tool call of a known format in the text; choose a format with --format, --model or --template"
     print(paint(no_call if form is None else f"{form.name}: {form.title}", "dim", sys.stderr), file=sys.stderr)
     if parsed.parts:

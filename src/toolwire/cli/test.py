@@ -50,6 +50,7 @@ _PROTECTION_NOTES = {
 
 
 def add_to(commands: Any) -> None:
+    """Register `toolwire test` with its options."""
     parser = add_command(commands, "test", "test your tools with generated calls", _HELP, run)
     parser.add_argument(
         "source",
@@ -160,6 +161,7 @@ def _read_settings(arguments: argparse.Namespace) -> ToolTestSettings:
 
 
 def _test_source(arguments: argparse.Namespace, settings: ToolTestSettings) -> ToolTestReport:
+    """Test the tools of a Python file or an MCP server with a progress bar. Raises `ConfigError` for other sources."""
     kind = source_kind(arguments.source)
     with ProgressBar("") as bar:
 

@@ -121,6 +121,7 @@ def mask_calls(model: LanguageModel, form: Format, max_tokens: int) -> Callable[
     masks: dict[bytes, Any] = {}
 
     def make_processor(questions: Sequence[CallQuestion], prompt_length: int) -> Any:
+        """Return a logits processor for a batch; questions with equal tools share a mask."""
         chosen = []
         for question in questions:
             key = msgspec.json.encode(question.tools)

@@ -121,6 +121,10 @@ def _called_tools(example: Example, index: ToolIndex) -> dict[str, Tool]:
 
 
 def _choose(found: list[Tool], called: dict[str, Tool], k: int, gold: GoldMode) -> tuple[Tool, ...]:
+    """Return the tools of an example: the retrieved ones, with the called ones treated as `gold` requires.
+
+    `kept` adds called tools that were not found, at the end, in place of the last other tools.
+    """
     if gold == "retrieved":
         return tuple(found)
     if gold == "oracle":
@@ -205,6 +209,10 @@ class ExampleExport:
     """An export in three steps: `collect`, `plan` and `write`. `index` adds retrieved specifications."""
 
     def __init__(self, settings: ExportSettings, index: ToolIndex | None = None) -> None:
+        """Open a temporary file for the collected examples.
+
+        Raises `ConfigError` for a format that cannot be written.
+        """
         if formats.get(settings.format).encode is None:
             writable = ", ".join(formats.names(writable=True))
             raise ConfigError(f"the format {settings.format} is only read", hint=f"write one of {writable}")
@@ -293,6 +301,10 @@ class ExampleExport:
         )
 
     def _choose_sides(self) -> None:
+        """Balance the tools, and assign each remaining example to training or held-out data.
+
+        Examples that the balance leaves out are counted as rejected.
+        """
         given = self.settings
         left_out = balance(
             self._keys, max_per_tool=given.max_per_tool, min_per_tool=given.min_per_tool, seed=given.seed

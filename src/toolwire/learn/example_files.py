@@ -152,6 +152,11 @@ def _encode_line(
     on_loss: Callable[[Example, Loss], None] | None,
     on_rejected: Callable[[RejectedExample], None] | None,
 ) -> bytes | None:
+    """Return an example as a line and report its losses.
+
+    An example that the format cannot express is given to `on_rejected` and None is returned; without `on_rejected`,
+    `EncodeError` is raised.
+    """
     assert chosen.encode is not None
     try:
         row, losses = chosen.encode(example)

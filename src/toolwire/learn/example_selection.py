@@ -74,6 +74,10 @@ def check_example(example: Example, *, max_characters: int = MAX_CHARACTERS) -> 
 
 
 def _check_roles(example: Example) -> Iterator[ExampleFinding]:
+    """Yield findings for empty messages and for turns that do not alternate from a user to an assistant.
+
+    Results are user messages, and may be followed by another user message.
+    """
     turns = [(index, one) for index, one in enumerate(example.messages) if one.role not in ("system", "developer")]
     if not turns or turns[-1][1].role != "assistant":
         yield ExampleFinding("no answer", "/messages", "the last message is not an assistant message")
@@ -109,6 +113,7 @@ def _check_tools(example: Example) -> Iterator[ExampleFinding]:
 
 
 def _check_calls(example: Example) -> Iterator[ExampleFinding]:
+    """Yield findings for duplicate ids, incomplete calls and, if tools are declared, unsuitable arguments."""
     tools = {(tool.namespace, tool.name): (index, tool) for index, tool in enumerate(example.tools)}
     ids: set[str] = set()
     for pointer, call in _parts(example, ToolCall):
@@ -125,6 +130,7 @@ def _check_calls(example: Example) -> Iterator[ExampleFinding]:
 def _check_arguments(
     call: ToolCall, pointer: str, tools: Mapping[tuple[str | None, str], tuple[int, Tool]]
 ) -> Iterator[ExampleFinding]:
+    """Yield findings for an undeclared tool, an unusable schema, and the first three problems of the arguments."""
     found = tools.get((call.namespace, call.name))
     if found is None:
         yield ExampleFinding("tool not offered", pointer, f"{call.name} is not among the tools")

@@ -101,6 +101,10 @@ def _run_problem(trace: RunTrace) -> str:
 
 
 def _example_of_turn(turn: RecordedTurn, tools: list[Any], run_id: str, name: str) -> Example | RejectedExample:
+    """Return a recorded request with its answer as an example, or the reason for its rejection.
+
+    The turn must have a response.
+    """
     document = {**turn.request, "tools": tools}
     if is_cut(document):
         return RejectedExample(name, "the recording was cut", f"request of span {turn.span}")
@@ -113,6 +117,10 @@ def _example_of_turn(turn: RecordedTurn, tools: list[Any], run_id: str, name: st
 
 
 def _example_of_exchange(trace: ExchangeTrace, name: str) -> Example | RejectedExample:
+    """Return an exchange of the gateway as an example, or the reason for its rejection.
+
+    A request that refers to messages at the provider is rejected, because they are not in the recording.
+    """
     answer, recorded = trace.ingress.answer, trace.ingress.request
     if answer is None or not 200 <= answer.head.status < 300:
         status = "no answer" if answer is None else f"status {answer.head.status}"

@@ -95,6 +95,7 @@ def make_example(
 
 
 def _normal_messages(messages: Iterable[Message]) -> Iterator[Message]:
+    """Yield messages with normal parts, adjacent texts joined and empty texts removed."""
     for message in messages:
         parts: list[Part] = []
         for part in map(_normal_part, message.parts):
@@ -107,6 +108,10 @@ def _normal_messages(messages: Iterable[Message]) -> Iterator[Message]:
 
 
 def _normal_part(part: Part) -> Part:
+    """Return a part without fields that do not change its meaning.
+
+    Removed are raw arguments of a parsed call, cache marks and artefacts.
+    """
     match part:
         case Text():
             return Text(part.text, extra=_meaning(part.extra))

@@ -292,6 +292,7 @@ def _require_plain_llama(folder: Path, config: Any) -> None:
 
 
 def _write_settings(writer: Any, folder: Path, config: Any) -> None:
+    """Write the metadata of a Llama model: name, dimensions, rotary embedding, norm."""
     writer.add_name(folder.name)
     writer.add_vocab_size(config.vocab_size)
     writer.add_context_length(config.max_position_embeddings)
@@ -359,6 +360,7 @@ def _without_offsets(document: Mapping[str, Any]) -> Any:
 
 
 def _write_tensor(writer: Any, name: str, value: Any, config: Any, matrices: str) -> None:
+    """Write a tensor under its GGUF name, permuted if llama.cpp expects that; vectors stay f32."""
     import gguf
 
     plain = _gguf_name(name)

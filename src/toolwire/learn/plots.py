@@ -23,6 +23,7 @@ def draw_lines(
         raise ConfigError(f"{title} has no points to draw", hint="pass at least one series with one point")
 
     def draw(axes: Any) -> None:
+        """Draw each series with its own colour and marker, and a legend if there are several."""
         for number, (name, points) in enumerate(series.items()):
             axes.plot(
                 [x for x, _ in points],

@@ -162,6 +162,7 @@ def _read_object(path: Path) -> Object:
 
 
 def _require_equal(folder: Path, before: Object, now: Object) -> None:
+    """Raise `ConfigError` for the first setting or input file that differs from the earlier run."""
     for group in ("settings", "inputs"):
         old, new = before.get(group) or {}, now[group]
         for name in sorted({*old, *new}):

@@ -203,6 +203,10 @@ def _cut_batches(order: Sequence[int], rows: Sequence[TrainingRow], batch_tokens
 
 
 def _make_plan(rows: Sequence[TrainingRow], settings: TrainSettings) -> list[tuple[int, list[int]]]:
+    """Return the batches of all epochs, each with its epoch.
+
+    Raises `ConfigError` without rows, for a row without a trained token, and for settings that are not positive.
+    """
     if not rows:
         raise ConfigError("there is nothing to train on", hint="give at least one example with an answer")
     for number, row in enumerate(rows):

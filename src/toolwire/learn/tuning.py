@@ -105,6 +105,10 @@ def _has_texts(file: Path) -> bool:
 
 
 def _read_texts(file: Path) -> list[AugmentedText]:
+    """Return the texts with inline calls in a file of JSON Lines; `source` is the line if a row has none.
+
+    Raises `ConfigError` for an invalid line.
+    """
     items = []
     for number, line in enumerate(file.read_bytes().splitlines(), 1):
         if not line.strip():
@@ -264,6 +268,7 @@ class _Scorer:
         held: Sequence[TrainingItem],
         on_answers: Callable[[int, int], None] | None,
     ) -> None:
+        """Tokenize the held-out items, and take up to `settings.prompts` questions with expected calls from them."""
         self._model = model
         self._form = form
         self._settings = settings
@@ -281,6 +286,10 @@ class _Scorer:
         return msgspec.convert(run.read_json(name), Measurement)
 
     def measure(self) -> Measurement:
+        """Return the held-out loss and the call quality, each None if no held-out item serves for it.
+
+        `masked` is measured only if the settings ask for it.
+        """
         loss = mean_loss(self._model, self.rows, self._settings.training.batch_tokens) if self.rows else None
         if not self._questions:
             return Measurement(loss)
@@ -292,6 +301,7 @@ class _Scorer:
         return Measurement(loss, self._count(), masked)
 
     def _count(self, make_processor: Callable[[Sequence[CallQuestion], int], Any] | None = None) -> CallQuality:
+        """Answer the held-out questions and count the right calls."""
         answers = measure_calls(
             self._model,
             self._questions,

@@ -45,6 +45,10 @@ class Engine:
     """A loaded model. Each of the `slots` handles one request at a time, with `context` tokens."""
 
     def __init__(self, weights: Path, name: str, *, threads: int, slots: int, context: int) -> None:
+        """Load the weights into llama.cpp's server in this process, with `slots` parallel answers of `context` tokens.
+
+        On POSIX its socket is in a folder that is removed at once, so that no other process can connect.
+        """
         from xllamacpp import CommonParams, Server
 
         params = CommonParams()

@@ -123,6 +123,10 @@ def _list_files(root: Path) -> Iterator[Path]:
 
 
 def _read_bytes(path: Path, name: str) -> bytes:
+    """Return the content of a regular file.
+
+    Raises `ApiSpecError` for a link, which may lead out of the folder, and for a file that is too large or unreadable.
+    """
     try:
         if path.is_symlink():
             raise ApiSpecError(name, "it is a link", hint="copy the file into the folder")
@@ -188,6 +192,7 @@ def _read_document(document: JSON, name: str, problems: list[ApiSpecError]) -> S
 
 
 def _read_entries(entries: Iterable[tuple[int, JSON]], name: str, problems: list[ApiSpecError]) -> Iterator[Tool]:
+    """Yield the tools of numbered entries, and add a problem for each entry that is not a specification."""
     for number, entry in entries:
         try:
             if is_spec(entry):

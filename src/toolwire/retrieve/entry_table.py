@@ -88,6 +88,7 @@ class EntryTable:
     """Entries by number. An entry is identified by its server and name."""
 
     def __init__(self, saved: SavedEntries | None = None) -> None:
+        """Create an empty table, or a table over saved entries, which are read when they are needed."""
         self._saved = saved
         self._tools: dict[int, IndexedTool] = {}
         self._documents: dict[int, ToolDocument] = {}
@@ -206,6 +207,7 @@ class EntryTable:
         return np.flatnonzero(~kept)
 
     def _key_numbers(self) -> dict[tuple[str, str], int]:
+        """Return the number of each entry by server and name; for a saved index, build them at the first use."""
         if self._numbers is None:
             names = () if self._saved is None else self._saved.names()
             servers, columns = list(self._servers), self._columns.values[:, 0].tolist()

@@ -163,6 +163,7 @@ def compare_methods(
 
 
 def _measure(index: ToolIndex, queries: Sequence[LabelledQuery], progress: ProgressCallback | None) -> MethodComparison:
+    """Rank each query with every method, and return recall and NDCG per query."""
     parts = _RankingMethods(index)
     values: dict[Method, dict[str, list[float]]] = {}
     for number, labelled in enumerate(queries, 1):

@@ -88,6 +88,10 @@ class ToolIndex:
     def __init__(
         self, encoder: Encoder | None = None, *, reranker: Reranker | None = None, exact_limit: int = EXACT_LIMIT
     ) -> None:
+        """Create an empty index; above `exact_limit` tools, the vector search is approximate.
+
+        Raises `ConfigError` for an unsuitable encoder.
+        """
         check_encoder(encoder)
         self.encoder = encoder
         self.reranker = reranker  # orders the best tools of each search again; it is not saved

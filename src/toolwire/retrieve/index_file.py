@@ -41,6 +41,10 @@ class IndexSnapshot:
     """The content of an index at one time. It is taken under the lock of the index, and written without it."""
 
     def __init__(self, parts: IndexParts, encoder: str | None) -> None:
+        """Copy the parts, so that they can be written without the index's lock.
+
+        Raises `StoreError` if they have different lengths, after a change that failed halfway.
+        """
         self._encoder = encoder
         entries, words, vectors = parts
         lengths = {entries.end, len(words.is_present), entries.end if vectors is None else len(vectors)}
@@ -140,6 +144,7 @@ class _FileEntries:
     """The entries of a file. Each has a checksum, which is compared when the entry is read."""
 
     def __init__(self, opened: IndexFile) -> None:
+        """Map the tables of a file. Raises `IndexFileError` if their lengths or values do not match."""
         info = opened.manifest.info
         self._file = opened
         self._data = opened.array("tools")

@@ -60,6 +60,10 @@ class MiniLm:
     """A BERT encoder with mean pooling, read from a folder with `model.safetensors`, `tokenizer.json` and `config.json`."""
 
     def __init__(self, folder: Path, adapter: Path | None = None) -> None:
+        """Read the encoder's files, with the weights of an adapter added.
+
+        Raises `MissingExtra` without its packages, and `ConfigError` for unreadable files.
+        """
         try:
             from safetensors.numpy import load_file
             from tokenizers import Tokenizer
@@ -106,6 +110,10 @@ class MiniLm:
         return vectors
 
     def _encode_batch(self, tokens: Sequence[Sequence[int]]) -> Vectors:
+        """Return unit vectors: the mean of a text's hidden states, without padding.
+
+        The sum suffices, because the length is normalised afterwards.
+        """
         longest = max(map(len, tokens))
         ids = np.zeros((len(tokens), longest), np.int64)
         mask = np.zeros((len(tokens), longest), np.float32)
@@ -127,6 +135,7 @@ class MiniLm:
         return self._normalise(words + positions + kind, "embeddings.LayerNorm")
 
     def _run_layer(self, hidden: Vectors, bias: Vectors, prefix: str) -> Vectors:
+        """Apply a transformer layer: self-attention and a feed-forward network, each with a residual and a norm."""
         batch, length, size = hidden.shape
         shape = (batch, length, self._heads, size // self._heads)
         query, key, value = (

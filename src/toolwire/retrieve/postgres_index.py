@@ -87,6 +87,7 @@ class _PostgresTools:
     def nearest(
         self, vectors: Vectors, count: int, given: SearchFilter, also: Sequence[tuple[str, str]]
     ) -> dict[tuple[str, str], Sequence[float]]:
+        """Return the scores of the `count` best tools for the first vector, and of `also`, for each vector."""
         values: dict[str, Any] = {
             "queries": [str(vector.tolist()) for vector in vectors],
             "most": count,
@@ -106,6 +107,10 @@ class _PostgresTools:
 
 
 def _describe_table(table: str, encoder: Encoder | None) -> PostgresTable:
+    """Return the table's definition.
+
+    Its comment names the encoder, so that an index with another encoder is refused.
+    """
     if encoder is None:
         version, extension, kind = "toolwire tools, version 1, without vectors", "", "bytea"
     else:

@@ -62,6 +62,10 @@ class QdrantIndex(SharedIndex):
 
 class _QdrantTools:
     def __init__(self, server: str | QdrantClient, key: str | None, collection: str, encoder: Encoder | None) -> None:
+        """Connect, and create or check the collection.
+
+        Raises `MissingExtra` without qdrant-client, and `ConfigError` for a key without TLS or other vectors.
+        """
         try:
             import qdrant_client
             from qdrant_client import models
@@ -81,6 +85,7 @@ class _QdrantTools:
         self._ask(lambda: self._find_or_make_collection(encoder))
 
     def _find_or_make_collection(self, encoder: Encoder | None) -> None:
+        """Create the collection unless it exists. Raises `ConfigError` if its vectors are of another encoder."""
         models = self._models
         vectors = (
             {}
@@ -107,6 +112,7 @@ class _QdrantTools:
             )
 
     def put(self, tools: Sequence[StoredTool]) -> None:
+        """Write or replace tools, with the time of the change, by which other processes find it."""
         changed_at = time.time_ns() // 1000
         points = [
             self._models.PointStruct(
@@ -131,6 +137,10 @@ class _QdrantTools:
         self.put([StoredTool(server, name, b"", b"") for server, name in keys])
 
     def changes(self, after: int) -> Iterator[tuple[list[StoredTool], int]]:
+        """Yield pages of tools that changed after a position, with the new position.
+
+        Reads again from a little earlier, because the clocks of the writers differ.
+        """
         models = self._models
         since = models.Filter(
             must=[models.FieldCondition(key="changed_at", range=models.Range(gte=after - _CLOCK_TOLERANCE))]
@@ -151,6 +161,7 @@ class _QdrantTools:
     def nearest(
         self, vectors: Vectors, count: int, given: SearchFilter, also: Sequence[tuple[str, str]]
     ) -> dict[tuple[str, str], Sequence[float]]:
+        """Return the scores of the `count` best tools for the first vector, and of `also`, for each vector."""
         found = self._search(vectors[:1], count, self._convert_filter(given))
         ids = list(
             {point.id: None for points in found for point in points} | dict.fromkeys(_point_id(*key) for key in also)
@@ -162,6 +173,7 @@ class _QdrantTools:
         return {names[number]: [row.get(number, 0.0) for row in scores] for number in names}
 
     def vectors(self, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Sequence[float]]:
+        """Return the vectors of the given tools; tools without a vector are left out."""
         ids = [_point_id(*key) for key in keys]
         fields = ["server", "name"]
         read = partial(self._client.retrieve, self._collection, ids, with_payload=fields, with_vectors=True)
@@ -192,6 +204,7 @@ class _QdrantTools:
             self._client.close()
 
     def _convert_filter(self, given: SearchFilter) -> Any:
+        """Return a filter in Qdrant's form: each field must have one of its values."""
         models = self._models
         fields = {"server": given.servers, "tags": given.tags, "effect": given.effects}
         return models.Filter(
@@ -227,6 +240,7 @@ def _point_id(server: str, name: str) -> str:
 
 
 def _read_point(payload: Any) -> StoredTool:
+    """Return a point's payload as a tool."""
     return StoredTool(
         str(payload["server"]),
         str(payload["name"]),

@@ -67,6 +67,7 @@ class NearestVectors:
     """A graph of the rows of a table. It grows with the table."""
 
     def __init__(self, table: VectorTable) -> None:
+        """Create an empty approximate index over `table`. Raises `MissingExtra` without usearch."""
         try:
             from usearch.index import Index
         except ImportError:

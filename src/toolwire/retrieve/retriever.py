@@ -71,6 +71,7 @@ class IndexRetriever:
     """
 
     def __init__(self, index: SearchableTools, k: int = 5, always: Iterable[str] = ()) -> None:
+        """Raise `ConfigError` for a `k` below 1, and for a text as `always`."""
         if type(k) is not int or k < 1:
             raise ConfigError(f"k must be an integer of at least 1, got {k!r}")
         if isinstance(always, str):

@@ -67,6 +67,10 @@ def replace_file(path: Path) -> Iterator[BinaryIO]:
 
 
 def _create_temporary(path: Path) -> BinaryIO:
+    """Create and lock a file beside `path`, again if another process removed it before it was locked.
+
+    Raises `OSError` after several attempts.
+    """
     for _ in range(_ATTEMPTS):
         name = path.with_name(f".{path.name}.{token_hex(6)}.new")
         with suppress(FileExistsError):
@@ -236,6 +240,7 @@ def write_index_file(path: Path, manifest: Manifest, sections: Mapping[str, Sect
 
 
 def _write_section(file: BinaryIO, dtype: str, parts: Section) -> _Place:
+    """Write the parts of a section, aligned, and return its position, size and checksum."""
     _pad(file)
     start, check = file.tell(), 0
     for part in parts:
@@ -284,6 +289,10 @@ def _open_regular(path: Path) -> BinaryIO:
 
 
 def _read_manifest(path: Path, data: mmap.mmap) -> Manifest:
+    """Check head and manifest, and return the manifest.
+
+    Raises `IndexFileError` for another format or version and for damage.
+    """
     if data[: len(_MAGIC)] != _MAGIC:
         raise IndexFileError(f"{path} is not an index of toolwire", hint="give the path of a saved index")
     if len(data) < _ALIGNMENT:

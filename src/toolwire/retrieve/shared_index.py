@@ -83,6 +83,7 @@ class SharedIndex(ToolIndex):
         refresh_seconds: float = 2.0,
         candidates: int = 1000,
     ) -> None:
+        """Raise `ConfigError` for `candidates` below 1."""
         if candidates < 1:
             raise ConfigError(f"candidates must be at least 1, not {candidates}")
         super().__init__(encoder)

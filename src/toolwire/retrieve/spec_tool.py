@@ -74,6 +74,7 @@ def spec_name(title: str) -> str:
 
 
 def _read_text(spec: Mapping[str, Any], key: str) -> str:
+    """Return a text field, a list of texts joined, or '' if it is missing. Raises `SchemaError` for another type."""
     value = spec.get(key)
     if value is None:
         return ""
@@ -99,6 +100,11 @@ def _arguments_schema(arguments: Any, depth: int = 0) -> Object:
 
 
 def _convert_argument(argument: Any, depth: int) -> tuple[Object, bool]:
+    """Return the schema of an argument and whether it is required.
+
+    An argument is a text ("Required. string: …"), a list of values, a description with `data_type`, or an object of
+    arguments; anything else has an empty schema.
+    """
     if type(argument) is str:
         is_required = bool(_REQUIRED.match(argument))
         matched = _TYPED_TEXT.fullmatch(_REQUIRED.sub("", argument, count=1))
@@ -165,6 +171,7 @@ def _signature_schema(signature: str) -> Object:
 
 
 def _parse_signature(signature: str) -> ast.FunctionDef | None:
+    """Parse a Python signature, whose name may contain dots; return None if it is invalid."""
     text = signature.strip().removeprefix("def ").rstrip(":")
     name, parenthesis, rest = text.partition("(")
     if not parenthesis or len(signature) > MAX_SIGNATURE:
@@ -178,6 +185,7 @@ def _parse_signature(signature: str) -> ast.FunctionDef | None:
 
 
 def _annotation_schema(annotation: ast.expr | None) -> Object:
+    """Return the schema of a type annotation, or an empty schema for an unknown type."""
     match annotation:
         case ast.Name(id=name) if name in _TYPES:
             return {"type": _TYPES[name]}

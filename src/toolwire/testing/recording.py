@@ -99,6 +99,10 @@ class ModelReplay:
             )
 
     def _next(self, request: Request) -> Response:
+        """Return the recorded response to the next request.
+
+        Raises `ReplayDifference` and sets `differed` if the request differs or is one too many.
+        """
         step = f"request {self._count + 1} of {self._path.name}"
         if self._count == len(self._exchanges):
             self.differed = True

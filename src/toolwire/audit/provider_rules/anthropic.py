@@ -108,6 +108,7 @@ def check_strict(checked: CheckedBody) -> Iterator[Hit]:
 @constraint("TW012", _WIRE, "https://github.com/firebase/genkit/issues/5230 (2026)",
             error="Schemas contains too many parameters with union types (limit: 16)")  # fmt: skip
 def check_strict_budget(checked: CheckedBody) -> Iterator[Hit]:
+    """Report strict tools, optional parameters or union types of all strict tools together above the limits."""
     schemas = [tool.get("input_schema") for _, tool in _client_tools(checked) if tool.get("strict") is True]
     counted = [count_parameters(schema) for schema in schemas]
     totals = (len(schemas), sum(one for one, _ in counted), sum(one for _, one in counted))
@@ -268,6 +269,7 @@ def check_stop(checked: CheckedBody) -> Iterator[Hit]:
 
 @constraint("TW123", _WIRE, "https://platform.claude.com/docs/en/agents-and-tools/tool-use/handle-tool-calls (2026)")
 def check_results_first(checked: CheckedBody) -> Iterator[Hit]:
+    """Report, once per user message, a tool result after another block."""
     for at, message in messages_of(checked):
         other = False
         for where, block in objects_of(message.get("content"), f"{at}/content"):

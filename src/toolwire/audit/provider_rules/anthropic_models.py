@@ -55,6 +55,7 @@ def check_forced_choice(checked: CheckedBody) -> Iterator[Hit]:
 @constraint("TW115", _WIRE, "anthropic 2.8.0 (2026-11): ThinkingConfigEnabledParam.budget_tokens",
             error="`max_tokens` must be greater than `thinking.budget_tokens`.")  # fmt: skip
 def check_budget(checked: CheckedBody) -> Iterator[Hit]:
+    """Report a thinking budget below 1024, or not below max_tokens; interleaved thinking may exceed max_tokens."""
     thinking = child_object(checked.body, "thinking")
     budget, most = thinking.get("budget_tokens"), checked.body.get("max_tokens")
     if thinking.get("type") != "enabled" or type(budget) is not int:
@@ -74,6 +75,7 @@ def _interleaves(checked: CheckedBody) -> bool:
             error='"thinking.type.enabled" is not supported for this model. Use "thinking.type.adaptive" and '
                   '"output_config.effort" to control thinking behavior.')  # fmt: skip
 def check_thinking(checked: CheckedBody) -> Iterator[Hit]:
+    """Report a kind of thinking that the Claude model does not have."""
     model, kind = checked.model, child_object(checked.body, "thinking").get("type")
     if not model.claude:
         return
@@ -92,6 +94,7 @@ def check_thinking(checked: CheckedBody) -> Iterator[Hit]:
     error="This model does not support effort level 'xhigh'. Supported levels: high, low, max, medium.",
 )  # fmt: skip
 def check_effort(checked: CheckedBody) -> Iterator[Hit]:
+    """Report an effort that the Claude model does not have, or not while thinking is disabled."""
     model, effort = checked.model, child_object(checked.body, "output_config").get("effort")
     if effort is None or not model.claude:
         return
@@ -116,6 +119,10 @@ def check_version_sampling(checked: CheckedBody) -> Iterator[Hit]:
 @constraint("TW113", _WIRE, "https://github.com/sipeed/picoclaw/issues/2939 (2026); https://docs.memberjunction.org/v6.2 RejectsSamplingParams (2026)",
             error="`temperature` is deprecated for this model.")  # fmt: skip
 def check_model_sampling(checked: CheckedBody) -> Iterator[Hit]:
+    """Report sampling parameters that the model, or any model while it thinks, does not accept.
+
+    Models from 4.7 accept only the default 1, and no top_k.
+    """
     model, body = checked.model, checked.body
     given = [name for name in _SAMPLING if body.get(name) is not None]
     thinks = child_object(body, "thinking").get("type") in ("enabled", "adaptive")
@@ -202,6 +209,10 @@ def check_system_position(checked: CheckedBody) -> Iterator[Hit]:
 @constraint("TW120", _WIRE, "https://platform.claude.com/docs/en/api/errors#prefill-not-supported (2026)",
             error="This model does not support assistant message prefill. The conversation must end with a user message.")  # fmt: skip
 def check_prefill(checked: CheckedBody) -> Iterator[Hit]:
+    """Report a last assistant message if the model, or any model while it thinks, cannot continue it.
+
+    The answer of a paused turn is sent back as it is, and accepted.
+    """
     messages, model = messages_of(checked), checked.model
     if not messages or messages[-1][1].get("role") != "assistant":
         return
@@ -223,6 +234,7 @@ def _is_paused(content: object) -> bool:
 @constraint("TW121", _WIRE, "https://github.com/tailcallhq/forgecode/issues/1872 (2025-11)",
             error="messages: final assistant content cannot end with trailing whitespace")  # fmt: skip
 def check_trailing_space(checked: CheckedBody) -> Iterator[Hit]:
+    """Report a last assistant message whose text, or last block, ends with whitespace."""
     messages = messages_of(checked)
     if not messages or messages[-1][1].get("role") != "assistant":
         return

@@ -112,6 +112,7 @@ def check_json_schemas(checked: CheckedBody) -> Iterator[Hit]:
 @constraint("TW110", _WIRE, f"{_SDK} GenerationConfig.response_schema",
             error="Unknown name \"const\" at 'generation_config.response_schema': Cannot find field.")  # fmt: skip
 def check_answer_schema(checked: CheckedBody) -> Iterator[Hit]:
+    """Report unsupported keywords in the answer's schema, and a schema without a MIME type for it."""
     at, config = _config(checked)
     key, schema = _field(config, "responseSchema")
     yield from hits_below(f"{at}/{key}", gemini_parameters(schema, vertex=checked.provider == "vertex"))
@@ -128,6 +129,7 @@ def check_answer_schema(checked: CheckedBody) -> Iterator[Hit]:
 @constraint("TW111", _WIRE, f"{_SDK} FunctionDeclaration, GenerationConfig, ThinkingConfig; {_THINKING}",
             error="You can only set only one of thinking budget and thinking level.")  # fmt: skip
 def check_exclusive(checked: CheckedBody) -> Iterator[Hit]:
+    """Report pairs of fields that exclude each other in declarations, the configuration and its thinking settings."""
     at, config = _config(checked)
     key, thinking = _object(config, "thinkingConfig")
     objects = [*_declarations(checked), (at, config), (f"{at}/{key}", thinking)]
@@ -146,6 +148,7 @@ def check_exclusive(checked: CheckedBody) -> Iterator[Hit]:
 @constraint("TW053", _WIRE, _ISSUES,
             error="Please set allowed_function_names only when function calling mode is ANY.")  # fmt: skip
 def check_choice(checked: CheckedBody) -> Iterator[Hit]:
+    """Report allowed names in a mode that ignores them, and names without a declaration."""
     key, tool_config = _object(checked.body, "toolConfig")
     inner, calling = _object(tool_config, "functionCallingConfig")
     names_key, names = _field(calling, "allowedFunctionNames")
@@ -226,6 +229,7 @@ def _turns(checked: CheckedBody) -> list[tuple[str, list[tuple[str, Object]]]]:
             error="Please ensure that the number of function response parts is equal to the number of function call "
                   "parts of the function call turn.")  # fmt: skip
 def check_pairs(checked: CheckedBody) -> Iterator[Hit]:
+    """Report calls without results in the next turn, results without calls before them, and unequal names."""
     turns = _turns(checked)
     for index, (kind, parts) in enumerate(turns):
         before = turns[index - 1] if index else ("", [])
@@ -243,6 +247,7 @@ def check_pairs(checked: CheckedBody) -> Iterator[Hit]:
 
 
 def _compare_names(called: list[JSON], results: list[tuple[str, Object]]) -> Iterator[Hit]:
+    """Report another number of results than calls, and results whose name is not called so often."""
     if len(called) != len(results):
         yield Hit(results[0][0], f"{len(called)} calls need as many results, got {len(results)}")
     left = Counter(name for name in called if type(name) is str)
@@ -295,6 +300,7 @@ def check_signatures(checked: CheckedBody) -> Iterator[Hit]:
 
 @constraint("TW114", _WIRE, _THINKING, error="Budget 0 is invalid. This model only works in thinking mode.")
 def check_thinking(checked: CheckedBody) -> Iterator[Hit]:
+    """Report thinking settings that the Gemini model does not have."""
     at, config = _config(checked)
     key, thinking = _object(config, "thinkingConfig")
     model, path = checked.model, f"{at}/{key}"
@@ -315,6 +321,7 @@ def check_thinking(checked: CheckedBody) -> Iterator[Hit]:
 @constraint("TW105", _WIRE, "https://ai.google.dev/api/generate-content#generationconfig (2026)",
             error="Unable to submit request because it has a temperature value of 3 but the supported range is from 0 to 2")  # fmt: skip
 def check_ranges(checked: CheckedBody) -> Iterator[Hit]:
+    """Report numbers outside their ranges."""
     at, config = _config(checked)
     for name, least, most in (
         ("temperature", 0, 2),

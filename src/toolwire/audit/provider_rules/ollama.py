@@ -31,6 +31,7 @@ def check_roles(checked: CheckedBody) -> Iterator[Hit]:
     error="json: cannot unmarshal array into Go struct field Message.messages.content of type string",
 )
 def check_types(checked: CheckedBody) -> Iterator[Hit]:
+    """Report fields of messages and settings with a wrong type, and images that are not base64."""
     for at, message in objects_of(checked.body.get("messages"), "/messages"):
         for key in ("content", "thinking", "tool_name", "tool_call_id"):
             if type(message.get(key, "")) not in (str, type(None)):
@@ -49,6 +50,7 @@ def _check_image(path: str, image: JSON) -> Iterator[Hit]:
 
 
 def _check_settings(checked: CheckedBody) -> Iterator[Hit]:
+    """Report invalid values of format, options and think."""
     body = checked.body
     if type(body.get("format", "")) not in (str, dict, type(None)) or (
         type(body.get("format")) is str and body["format"] not in ("", "json")

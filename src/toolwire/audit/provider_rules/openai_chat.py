@@ -87,6 +87,7 @@ declare_schema_rules(_WIRE, _schemas)
 
 @constraint("TW053", _WIRE, f"{_SDK}: ChatCompletionNamedToolChoiceParam", vendors=NATIVE)
 def check_choice(checked: CheckedBody) -> Iterator[Hit]:
+    """Report names in `tool_choice`, also in its list of allowed tools, that no tool has."""
     choice = checked.body.get("tool_choice")
     declared = names_in(_tools(checked))
     if type(choice) is not dict or not declared:
@@ -240,6 +241,7 @@ def check_roles(checked: CheckedBody) -> Iterator[Hit]:
 @constraint("TW126", _WIRE, f"{_RECORDED}: test_multimodal_tool_return_matrix", vendors=NATIVE,
             error="Invalid 'messages[3]'. Content blocks are expected to be either text or image_url type.")  # fmt: skip
 def check_media(checked: CheckedBody) -> Iterator[Hit]:
+    """Report audio for a model without audio, and files and images of an unsupported type."""
     for at, message in _messages(checked):
         for where, part in objects_of(message.get("content"), f"{at}/content"):
             if part.get("type") == "input_audio" and checked.model.openai and "audio" not in checked.model.name:

@@ -83,6 +83,7 @@ declare_schema_rules(_WIRE, _schemas)
 
 @constraint("TW053", _WIRE, f"{_SDK}: ToolChoiceFunctionParam", vendors=NATIVE)
 def check_choice(checked: CheckedBody) -> Iterator[Hit]:
+    """Report names in `tool_choice`, also in its list of allowed tools, that no tool has."""
     choice = checked.body.get("tool_choice")
     declared = names_in(_tools(checked))
     if type(choice) is not dict or not checked.body.get("tools"):
@@ -130,6 +131,10 @@ def check_adjacent_pairs(checked: CheckedBody) -> Iterator[Hit]:
 
 
 def _adjacent_steps(items: list[tuple[str, Object]]) -> Iterator[CallTurn]:
+    """Yield the items as turns: adjacent calls together, each output alone, anything else as an empty turn.
+
+    Reasoning between calls does not end a turn.
+    """
     calls: list[CallRef] = []
     for at, item in items:
         if str(item.get("type")) in _CALLS:
@@ -171,6 +176,7 @@ def check_call_ids(checked: CheckedBody) -> Iterator[Hit]:
 @constraint("TW131", _WIRE, "https://github.com/openai/codex/issues/33176 (2026-07)", vendors=NATIVE,
             error="Invalid 'input[1].id': 'call_1'. Expected an ID that begins with 'fc'.")  # fmt: skip
 def check_item_ids(checked: CheckedBody) -> Iterator[Hit]:
+    """Report item ids without the prefix of their type, or above 64 characters."""
     for at, item in _items(checked):
         item_id, prefix = item.get("id"), _PREFIXES.get(str(item.get("type", "message")))
         if type(item_id) is not str or prefix is None:

@@ -25,6 +25,7 @@ _ROOT = ("anyOf", "oneOf", "allOf", "not", "enum", "const")
     error="Invalid 'temperature': decimal below minimum value. Expected a value >= 0, but got -1 instead.",
 )  # fmt: skip
 def check_ranges(checked: CheckedBody) -> Iterator[Hit]:
+    """Report numbers outside their ranges, and too much metadata."""
     limits = (
         ("temperature", 0, 2),
         ("top_p", 0, 1),
@@ -41,6 +42,7 @@ def check_ranges(checked: CheckedBody) -> Iterator[Hit]:
 
 
 def _check_metadata(body: Object) -> Iterator[Hit]:
+    """Report more than 16 entries, and keys or values that are too long or not text."""
     metadata = body.get("metadata")
     if type(metadata) is not dict:
         return
@@ -58,6 +60,7 @@ def _check_metadata(body: Object) -> Iterator[Hit]:
     error="'parallel_tool_calls' is only allowed when 'tools' are specified.",
 )  # fmt: skip
 def check_dependent_fields(checked: CheckedBody) -> Iterator[Hit]:
+    """Report fields that are only allowed together with another field."""
     body = checked.body
     if body.get("stream_options") is not None and body.get("stream") is not True:
         yield Hit("/stream_options", 'stream_options needs "stream": true')
@@ -170,6 +173,7 @@ def check_media_type(path: str, data: JSON) -> Iterator[Hit]:
     vendors=NATIVE,
 )
 def check_empty_lists(checked: CheckedBody) -> Iterator[Hit]:
+    """Report empty lists of tools, functions, content and calls in Chat Completions."""
     if checked.wire == "openai_chat":
         for key in ("tools", "functions"):
             if checked.body.get(key) == []:
@@ -185,6 +189,10 @@ def check_empty_lists(checked: CheckedBody) -> Iterator[Hit]:
     error="'messages' must contain the word 'json' in some form, to use 'response_format' of type 'json_object'.",
 )  # fmt: skip
 def check_json_mode(checked: CheckedBody) -> Iterator[Hit]:
+    """Report JSON mode without a message that mentions JSON.
+
+    Not with a stored conversation or prompt, whose text is unknown here.
+    """
     body = checked.body
     path = "/response_format" if checked.wire == "openai_chat" else "/text/format"
     declared = body.get("response_format") if checked.wire == "openai_chat" else (body.get("text") or {})

@@ -84,6 +84,10 @@ def _violation(row: Constraint, provider: str, hit: Hit) -> Violation:
 
 
 def _wire_of(body: Object, provider: str) -> str:
+    """Return the wire of a body, by its fields if the provider has several.
+
+    Raises `ConfigError` for an unknown provider.
+    """
     if provider not in PROVIDERS:
         close = get_close_matches(provider, PROVIDERS, 1, 0.5)
         hint = f"did you mean {close[0]}?" if close else f"use one of {', '.join(PROVIDERS)}"

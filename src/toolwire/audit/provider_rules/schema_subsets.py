@@ -110,6 +110,7 @@ def anthropic_strict(schema: JSON) -> Iterator[Hit]:
 
 
 def _strict_object(at: str, node: Object, *, all_required: bool) -> Iterator[Hit]:
+    """Report an object that allows other properties or, with `all_required`, does not require all."""
     properties = node.get("properties")
     if "object" not in _types(node) and type(properties) is not dict:
         return
@@ -166,6 +167,7 @@ def _recursion(schema: JSON) -> Iterator[Hit]:
 
 
 def anthropic_property_names(schema: JSON) -> Iterator[Hit]:
+    """Report property names that Anthropic does not accept."""
     legal = re.compile(r"[a-zA-Z0-9_.-]{1,64}").fullmatch
     for at, node in subschemas(schema):
         properties = node.get("properties")
@@ -214,6 +216,7 @@ def _openapi_type(at: str, node: Object) -> Iterator[Hit]:
 
 
 def _openapi_enum(at: str, node: Object) -> Iterator[Hit]:
+    """Report an enum of a type that has none, and values that are not non-empty strings."""
     values = node.get("enum")
     if type(values) is not list:
         return

@@ -61,6 +61,7 @@ class ChatInput:
     """The prompts of a chat. `commands`: the names to complete, such as `/tools`."""
 
     def __init__(self, commands: Iterable[str]) -> None:
+        """On a terminal, load the input history and install tab completion for `commands`."""
         self.is_terminal = sys.stdin.isatty()
         self._commands = sorted(commands)
         self._history: LineHistory | None = None
@@ -85,6 +86,10 @@ class ChatInput:
         return replace_invalid(text)
 
     def _read_lines(self) -> str:
+        """Read a prompt from the terminal.
+
+        It goes on over lines that end with a backslash, or until the closing quotes of a block.
+        """
         line = edit_line(_prompt("> "))
         if line.lstrip().startswith(_QUOTES):
             return self._read_block(line.lstrip().removeprefix(_QUOTES))
@@ -184,6 +189,7 @@ _COMMAND_LINE = re.compile(r"\s*/[^/\s]*(?!\S)")  # a path begins a prompt, not 
 
 
 def add_to(commands: Any) -> None:
+    """Register `toolwire chat` with its options."""
     parser = add_command(commands, "chat", "chat with a model that can call your tools", _HELP, run)
     add_model_options(parser, default="local/smollm2")
     parser.add_argument("--system", default="", help="the system prompt")
@@ -249,6 +255,10 @@ class _Chat:
                 runner.close()
 
     def _greet(self, session: ChatSession, reader: ChatInput) -> None:
+        """Print the model's notes and, on a terminal, a line with the numbers of tools and messages.
+
+        Silent with --quiet.
+        """
         if self._arguments.quiet:
             return
         announce_model(session.arguments.model, base_url=session.arguments.base_url)

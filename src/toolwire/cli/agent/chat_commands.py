@@ -66,6 +66,7 @@ def _help(_: CommandInput) -> None:
 
 
 def _tools(given: CommandInput) -> None:
+    """Print a table of the chat's tools: name with parameters, effect, first line of the description."""
     entries = list(given.session.runner.box)
     if not entries:
         print("no tools; start the chat with -t SOURCE")
@@ -165,6 +166,10 @@ def _unquote(text: str) -> str:
 
 
 def _usage(given: CommandInput) -> None:
+    """Print the totals of the chat: answers, tokens, cost, times, messages.
+
+    Tokens are unknown if no answer reported them.
+    """
     totals = given.session.totals
     cached = f", {totals.cached:,} of them cached" if totals.cached else ""
     rows = [

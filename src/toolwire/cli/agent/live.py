@@ -233,6 +233,11 @@ class LivePrinter:
         return None
 
     def _show_call_event(self, event: Any) -> None:
+        """Print a call as its events arrive, or its result.
+
+        On a terminal, arguments are written piece by piece. Complete calls follow their events: they are printed only
+        if no event preceded them.
+        """
         if isinstance(event, CallStart):
             self._calls[event.key] = event.name
             if self._streams_calls and self._call_line.key is None:

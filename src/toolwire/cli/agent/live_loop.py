@@ -65,6 +65,10 @@ class AgentThread:
             raise
 
     async def _hold(self, manager: AbstractAsyncContextManager[T], value: Future[T]) -> None:
+        """Enter `manager`, set `value` to its result, and leave it when the thread closes.
+
+        An error before the result is set on `value`; a later error is raised.
+        """
         try:
             async with manager as entered:
                 value.set_result(entered)
@@ -113,6 +117,10 @@ class AgentThread:
         self._loop.close()
 
     async def _pump(self, items: AsyncGenerator[Any, None]) -> None:
+        """Put the items into the queue, and `_END` after the last or an error.
+
+        Waits while the reader is `_MAX_AHEAD` items late.
+        """
         try:
             async with aclosing(items):
                 async for item in items:
@@ -123,6 +131,10 @@ class AgentThread:
             self._queue.put(_END)
 
     def _show_until_end(self, show: Callable[[Any], None], *, is_cancelled: bool = False) -> None:
+        """Show the queued items until `_END`, and answer the agent's questions with `_ask`.
+
+        If the run is cancelled, cancel its questions instead.
+        """
         while (item := self._queue.get()) is not _END:
             if not isinstance(item, _Question):
                 show(item)

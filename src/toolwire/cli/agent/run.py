@@ -103,6 +103,7 @@ exit codes: 0 answered   1 no answer (budget exhausted), waiting for approval, o
 
 
 def add_to(commands: Any) -> None:
+    """Register `toolwire run` with its options."""
     parser = add_command(commands, "run", "run one prompt with a model that can call your tools", _HELP, run)
     parser.add_argument("prompt", nargs="?", help="the prompt; - is standard input, and none is a pipe")
     add_model_options(parser)
@@ -201,6 +202,7 @@ class _PromptRun:
     """One prompt: its events are printed as they arrive, and its approvals asked."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
+        """Choose the output (JSON lines or a live printer) and create the thread in which the agent runs."""
         self._arguments = arguments
         self._answer: Answer[Any] | None = None
         self._plans: list[CallPlan] = []
@@ -237,6 +239,10 @@ class _PromptRun:
         self._plans += plans_of(event)
 
     async def _stream(self, prompt: list[PromptItem]) -> AsyncGenerator[Any, None]:
+        """Yield the events of an agent with the tools, client and store of the command line.
+
+        Sets `_box`, which the approval prompt reads.
+        """
         from ...run.session.state import Budget
 
         arguments = self._arguments

@@ -92,6 +92,7 @@ the model is unreachable
 
 
 def add_to(commands: Any) -> None:
+    """Register `toolwire runs` with its actions: list, show, approve, deny, supply, resume, delete, sweep, rebuild."""
     about = "list stored runs, approve or deny their waiting calls, continue or delete them"
     text = "List, show and delete stored runs, decide about the calls that wait for approval, and continue runs."
     parser = add_command(commands, "runs", about, f"{text}\n\n{_EXAMPLES}")
@@ -116,6 +117,7 @@ def add_to(commands: Any) -> None:
 
 
 def _add_verb(verbs: Any, name: str, about: str, run: Any) -> argparse.ArgumentParser:
+    """Add an action with the options that nearly all actions have (--store, --tenant, --json), and return its parser."""
     parser = add_command(verbs, name, about, f"{about.capitalize()}.\n\n{_EXAMPLES}", run)
     if name != "resume":  # has all options of an agent
         add_store_option(parser, "the store: a file, redis://… or postgresql://…")
@@ -148,6 +150,7 @@ def _add_resume(verbs: Any) -> None:
 
 
 def _list(arguments: argparse.Namespace) -> int:
+    """Print the stored runs as a table or as JSON."""
     runs = _find_runs(open_store_at(arguments.store), arguments)
     if arguments.json:
         print(json_text([_run_document(run) for run in runs]))
@@ -246,6 +249,10 @@ def _confirm_deletion(run_ids: list[str]) -> bool:
 
 
 def _sweep(arguments: argparse.Namespace) -> int:
+    """Delete expired runs and records, vacuum the file with --vacuum, and print the numbers.
+
+    Raises `ConfigError` for --vacuum with a store that is not a SQLite file.
+    """
     store = open_store_at(arguments.store)
     vacuum = getattr(store, "vacuum", None)
     if arguments.vacuum and vacuum is None:

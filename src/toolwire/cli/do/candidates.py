@@ -307,6 +307,10 @@ def load_candidates(arguments: argparse.Namespace) -> Candidates:
 
 
 def _load_commands(arguments: argparse.Namespace) -> CommandIndex:
+    """Index the commands of this machine from man pages, completion files and --learn.
+
+    A learned command replaces its man page. Raises `ConfigError` if there are none.
+    """
     from ...retrieve.commands.catalogue import Catalogue, find_roots
     from ...retrieve.commands.command_index import CommandIndex
     from .command_help import learn_command

@@ -159,6 +159,7 @@ exit codes: 0 done, or shown with --dry-run   1 nothing fits, not confirmed, ref
 
 
 def add_to(commands: Any) -> None:
+    """Register `toolwire do` with its options."""
     parser = add_command(commands, "do", "turn a request into a command, and run it after confirmation", _HELP, run)
     parser.add_argument("request", nargs="?", help="what to do, in quotes; - is standard input")
     add_model_options(parser, default="local/smollm2")
@@ -228,6 +229,10 @@ async def run_request(model: Model, request: str, candidates: Candidates, argume
 
 
 def _read_request(arguments: argparse.Namespace) -> str:
+    """Return the request from the argument or standard input, and check that the command line is complete.
+
+    Raises `ConfigError` for an empty or too long request, a missing model, or --no-commands without tools.
+    """
     usage = 'toolwire do "what to do" -m PROVIDER/MODEL'
     if arguments.request is None and sys.stdin.isatty():
         raise ConfigError("a request is missing", hint=usage)

@@ -81,6 +81,10 @@ def _run_help(program: str, words: list[str]) -> str:
 def _wait_for_help(
     vector: list[str], program: str, environment: dict[str, str], folder: str, output: IO[bytes]
 ) -> None:
+    """Run a command's help in a restricted process, with its output in `output`, and kill its process group at the end.
+
+    Raises `ConfigError` after `_TIMEOUT` seconds.
+    """
     process = subprocess.Popen(  # noqa: S603  # a list of arguments; the user named the program
         vector,
         executable=program,
@@ -117,6 +121,10 @@ class _Descendants:
         self._before = _child_processes() if self._is_supported else frozenset()
 
     def __exit__(self, *problem: object) -> None:
+        """Kill the child processes that have appeared since `__enter__`, also orphans, and stop adopting orphans.
+
+        Several rounds, because a killed process may leave children of its own.
+        """
         if not self._is_supported:
             return
         for _ in range(self._MAX_ROUNDS):

@@ -66,6 +66,7 @@ def print_outcome(outcome: DoOutcome, *, as_json: bool) -> int:
 
 
 def _document(outcome: DoOutcome) -> dict[str, Any]:
+    """Return an outcome as JSON, without fields that are None or empty."""
     document: dict[str, Any] = {"request": outcome.request, "outcome": outcome.kind}
     if outcome.vector:
         document |= {"vector": list(outcome.vector), "shown": shlex.join(outcome.vector)}
@@ -196,6 +197,7 @@ class _Capture:
     """The output of a process, up to a limit beyond which the process is ended."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        """Prepare a thread for each output stream of `process`; `texts` is standard output and standard error."""
         self.texts = ["", ""]
         self.is_truncated = False
         self._process = process
@@ -215,6 +217,10 @@ class _Capture:
             thread.join(_CLOSE_TIMEOUT)  # a program in the background may keep the pipe open
 
     def _read(self, number: int, stream: IO[bytes]) -> None:
+        """Read a stream to its end into `texts[number]`.
+
+        Above `_MAX_OUTPUT` bytes, kill the process and set `is_truncated`.
+        """
         pieces: list[bytes] = []
         size = 0
         with stream:

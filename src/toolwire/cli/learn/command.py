@@ -61,6 +61,7 @@ exit codes: 0 done   1 a loss with --strict, or no example   2 wrong usage, or u
 
 
 def add_export(actions: Any) -> None:
+    """Register `toolwire learn export` with its options."""
     parser = add_command(
         actions, "export", "recorded conversations and training files as training data", _EXPORT_HELP, _export
     )
@@ -78,6 +79,7 @@ def add_export(actions: Any) -> None:
 
 
 def _add_selection(parser: argparse.ArgumentParser) -> None:
+    """Add the options that select and split the examples."""
     group = parser.add_argument_group("selection")
     add_flag(group, "--check", "reject examples with wrong roles, results or arguments")
     add_flag(group, "--include-failed", "also runs without an answer and failed tools")
@@ -93,6 +95,7 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_specifications(parser: argparse.ArgumentParser) -> None:
+    """Add the options that replace an example's tools by retrieved specifications."""
     group = parser.add_argument_group("retrieved specifications")
     group.add_argument("--specs", metavar="INDEX", help="replace the tools by those found in an index file")
     group.add_argument("--k", type=positive_number, default=3, metavar="N", help="number of specifications (3)")
@@ -113,6 +116,10 @@ def _parse_split(text: str) -> tuple[str, float]:
 
 
 def _export(arguments: argparse.Namespace) -> int:
+    """Collect, check and write examples, print the report, and return the exit code.
+
+    With --strict, a loss above info prevents the writing. Raises `ConfigError` without -o and --dry-run.
+    """
     from ...learn.example_export import ExampleExport
 
     if arguments.output is None and not arguments.dry_run:

@@ -38,6 +38,7 @@ exit codes: 0 done   1 the share of right answers is below --fail-under, or no q
 
 
 def add_to(actions: Any) -> None:
+    """Register `toolwire learn eval` with its options."""
     parser = add_command(actions, "eval", "measure the share of right calls on a benchmark", _HELP, _evaluate)
     parser.add_argument("benchmark", choices=["bfcl"], help="bfcl: Berkeley Function Calling Leaderboard")
     parser.add_argument("-m", "--model", required=True, help="a folder, a .gguf file, `smollm2`, or provider/model")
@@ -63,6 +64,11 @@ def add_to(actions: Any) -> None:
 
 
 def _evaluate(arguments: argparse.Namespace) -> int:
+    """Answer the entries of the benchmark and print the report and, with --plot, write a chart.
+
+    Returns 1 if the accuracy is below --fail-under or no request was answered. Raises `ConfigError` for --resume
+    without -o and for empty --categories.
+    """
     check_plot_path(arguments.plot)
     if arguments.resume and arguments.output is None:
         raise ConfigError("--resume needs the folder of a run", hint="add -o RUN")
@@ -100,6 +106,7 @@ def _print_failures(report: BFCLReport, failed: int, *, can_resume: bool) -> Non
 
 
 def _open_run(arguments: argparse.Namespace, source: AnswerSource, categories: list[str]) -> RunFolder | None:
+    """Return the run folder of -o with the settings that a resumed run must repeat, or None without -o."""
     if arguments.output is None:
         return None
     from ...learn.language_model import find_model, weight_files
@@ -120,6 +127,10 @@ def _is_local(arguments: argparse.Namespace) -> bool:
 
 
 def _open_local(arguments: argparse.Namespace) -> AnswerSource:
+    """Open a model in this process as the source of answers.
+
+    Raises `ConfigError` for --wire, and if the text format is neither given nor known from the chat template.
+    """
     if arguments.wire is not None:
         raise ConfigError("--wire has no effect on a local model", hint="use --format FORMAT")
     from ...learn import LocalAnswers, open_model
@@ -144,6 +155,10 @@ def _open_local(arguments: argparse.Namespace) -> AnswerSource:
 
 
 def _open_client(arguments: argparse.Namespace) -> AnswerSource:
+    """Return a source of answers that asks a server.
+
+    Raises `ConfigError` for --mask, which needs a model in this process.
+    """
     if arguments.mask:
         raise ConfigError("--mask needs a model that runs here", hint="give the folder of a model, or `smollm2`")
     from ...learn.bfcl.answers import ClientAnswers
@@ -171,6 +186,7 @@ def _print_report(report: BFCLReport) -> None:
 
 
 def _row(score: CategoryScore) -> tuple[str, ...]:
+    """Return the table row of a category: entries, right answers, accuracy with its interval, valid calls, errors."""
     low, high = score.interval
     errors = ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in score.outcomes.items() if name != "right")
     return (

@@ -48,6 +48,7 @@ _SHOWN = 40  # rows of the table, one screen
 
 
 def add_to(actions: Any) -> None:
+    """Register `toolwire learn toolken` with its options."""
     parser = add_command(
         actions, "toolken", "ToolkenGPT: one trained token for each tool, on a frozen model", _HELP, _run
     )
@@ -68,6 +69,7 @@ def add_to(actions: Any) -> None:
 
 
 def _add_training(group: Any) -> None:
+    """Add the options of the training."""
     group.add_argument("--dev", metavar="FILE", help="pairs for the calibration (default: a tenth of PAIRS)")
     group.add_argument("--bias", type=_parse_bias, metavar="auto|NUMBER", help="added to the logits of toolkens (auto)")
     group.add_argument("--epochs", type=positive_number, default=30, metavar="N", help="passes over the pairs (30)")
@@ -94,6 +96,7 @@ def _parse_bias(text: str) -> float | None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    """Use an existing head (--head) or train a new head. Raises `ConfigError` without PAIRS or -o for the training."""
     if arguments.head is not None:
         return _use_head(arguments)
     if arguments.pairs is None or arguments.output is None:
@@ -105,6 +108,11 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _train(arguments: argparse.Namespace) -> int:
+    """Train a head, or extend the head of --add, in a run folder.
+
+    Writes the head, the loss curve and `result.json`, and prints the result. Returns 1 if the accuracy is below
+    --fail-under.
+    """
     from ...learn import ToolkenHead, open_model, read_demonstrations, split_demonstrations
     from ...learn.language_model import find_model, weight_files
     from ...learn.run_folder import RunFolder
@@ -150,6 +158,10 @@ def _fit(
     tools: tuple[Tool, ...],
     run: RunFolder,
 ) -> ToolkenFit:
+    """Train on `data` (training and dev demonstrations), with the tools of `base` kept as they are if it is given.
+
+    Hidden states are cached in the run folder.
+    """
     from ...learn import ToolkenSettings, add_toolkens, fit_toolkens
 
     settings = ToolkenSettings(
@@ -179,6 +191,10 @@ def _write_loss_curve(run: RunFolder, losses: tuple[float, ...]) -> None:
 
 
 def _use_head(arguments: argparse.Namespace) -> int:
+    """Measure a trained head on PAIRS, or continue --prompt with it.
+
+    Raises `ConfigError` unless exactly one of the two is given. --bias replaces the bias of the head.
+    """
     if (arguments.pairs is None) == (arguments.prompt is None):
         raise ConfigError("--head needs either PAIRS to measure or --prompt to continue")
     from ...learn import ToolkenHead, collect_states, measure_toolkens, open_model, read_demonstrations
@@ -198,6 +214,10 @@ def _use_head(arguments: argparse.Namespace) -> int:
 
 
 def _continue_prompt(arguments: argparse.Namespace, model: LanguageModel, head: ToolkenHead) -> int:
+    """Continue --prompt with a head, run its calls with the functions of --tools, and print the text.
+
+    Calls with side effects fail unless --yes is given. Raises `ConfigError` without --tools.
+    """
     from ...learn import generate_with_toolkens
     from ...net.tools.runner import Runner
     from ...run.calls.policy import Policy
@@ -253,6 +273,7 @@ def _score_document(score: ToolkenScore) -> dict[str, Any]:
 
 
 def _finish(arguments: argparse.Namespace, document: dict[str, Any], score: ToolkenScore) -> int:
+    """Print the result, the worst tools first, and return 1 if the accuracy is below --fail-under."""
     if arguments.json:
         print(json_text(document))
     else:

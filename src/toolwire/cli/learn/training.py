@@ -40,6 +40,7 @@ exit codes: 0 done   1 the gate failed, or the time was over   2 wrong usage, or
 
 
 def add_train(actions: Any) -> None:
+    """Register `toolwire learn train` with its options."""
     parser = add_command(actions, "train", "fine-tune a model on tool calls", _TRAIN_HELP, _train)
     parser.add_argument("file", metavar="FILE", help="the training examples")
     parser.add_argument("-m", "--model", required=True, help="a folder, a .gguf file, or smollm2")
@@ -101,6 +102,10 @@ def _parse_number(text: str) -> float:
 
 
 def _train(arguments: argparse.Namespace) -> int:
+    """Fine-tune a model, draw the loss curve, and print the report.
+
+    Returns 1 with a message if the gate failed or the time was over before the last step.
+    """
     from ...learn.tuning import find_problem, tune
 
     with ProgressBar("measuring") as answers, ProgressBar("training") as steps:
@@ -133,6 +138,10 @@ def _train(arguments: argparse.Namespace) -> int:
 
 
 def _train_settings(arguments: argparse.Namespace) -> TuneSettings:
+    """Return the settings of the command line.
+
+    Raises `ConfigError` if all examples are held out. Rank 0 trains all weights.
+    """
     from ...learn.training import TrainSettings
     from ...learn.tuning import TuneSettings
 
@@ -166,6 +175,10 @@ def _draw_loss(folder: Path) -> str | None:
 
 
 def _print_report(report: TuneReport, plot: str | None) -> None:
+    """Print the number of examples, the measurements before and after the training, and the written files.
+
+    An unfinished run has only the numbers.
+    """
     print(f"{count_of(report.rows, 'example')} in {count_of(report.steps, 'step')}, {report.held_out} held out")
     for reason, count in report.skipped.items():
         print(f"left out: {count_of(count, 'example')}, {reason}")
@@ -219,6 +232,7 @@ exit codes: 0 done   1 no call was kept   2 wrong usage, or unreadable input
 
 
 def add_mine(actions: Any) -> None:
+    """Register `toolwire learn mine` with its options."""
     parser = add_command(
         actions, "mine", "find the tool calls of plain texts that help a model (Toolformer)", _MINE_HELP, _mine
     )
@@ -245,6 +259,11 @@ def add_mine(actions: Any) -> None:
 
 
 def _mine(arguments: argparse.Namespace) -> int:
+    """Mine the texts for tool calls in a run folder, and print the report.
+
+    Texts, tools and settings are checked before the folder is created and the model is read. Returns 1 if no text has a
+    call.
+    """
     from ...learn.language_model import find_model, open_model, weight_files
     from ...learn.run_folder import RunFolder, require_installed
     from ...learn.toolformer.corpus import read_texts
@@ -290,6 +309,7 @@ def _mine(arguments: argparse.Namespace) -> int:
 
 
 def _print(report: MiningReport, folder: Path, *, as_json: bool) -> None:
+    """Print a table of the tools with the most frequent reasons for rejected candidates, or the report as JSON."""
     if as_json:
         print(json_text(msgspec.to_builtins(report)))
         return

@@ -57,6 +57,10 @@ def read_assignments(given: Sequence[str]) -> Object | list[Assignment]:
 
 
 def _read_assignment(argument: str) -> Assignment:
+    """Parse `NAME=TEXT` or `NAME:=JSON`; a value that starts with @ is read from a file.
+
+    Raises `ConfigError` for another form, an unreadable file and invalid JSON.
+    """
     found = _ASSIGNMENT.fullmatch(argument)
     if found is None:
         raise ConfigError(f"invalid argument {argument!r}", hint="use NAME=VALUE, NAME:=JSON, or one JSON object")
@@ -74,6 +78,10 @@ def _read_assignment(argument: str) -> Assignment:
 
 
 def _read_file(path: str, file: str) -> str:
+    """Return the text of a file, the value of the argument at `path`.
+
+    Raises `ConfigError` if it cannot be read, is too large, or is not UTF-8.
+    """
     hint = f"""to send the text itself: {path}:='"@{file}"'"""
     try:
         with Path(file).open("rb") as stream:
@@ -127,6 +135,10 @@ class _Builder:
         self._tool = tool
 
     def build(self, assignments: Sequence[Assignment]) -> Object:
+        """Return the arguments as an object; assignments with the same path are the items of an array.
+
+        Raises `ConfigError` for an unknown path and for a path below a value.
+        """
         by_path: dict[tuple[str, ...], list[Assignment]] = {}
         located: dict[tuple[str, ...], nodes.Node] = {}
         for one in assignments:
@@ -160,6 +172,10 @@ class _Builder:
         return tuple(names), node
 
     def _insert(self, out: Object, names: tuple[str, ...], value: JSON) -> None:
+        """Set the value at a path in `out`, and create the objects on the way.
+
+        Raises `ConfigError` if the path or a part of it already has a value.
+        """
         for depth, name in enumerate(names[:-1], 1):
             inner = out.setdefault(name, {})
             if type(inner) is not dict:

@@ -147,6 +147,7 @@ _MAX_LISTED = 20  # names in one error message, about three lines
 
 
 def add_call(commands: Any) -> None:
+    """Register `toolwire mcp call` with its options."""
     parser = add_command(commands, "call", "call a tool of a server", _CALL_HELP, run_call)
     add_target(parser, files=False)
     parser.add_argument("tool", metavar="TOOL", help="name of the tool")
@@ -158,6 +159,7 @@ def add_call(commands: Any) -> None:
 
 
 def run_call(arguments: argparse.Namespace) -> int:
+    """Call a tool and print its result. Returns 1 if the result is an error."""
     given = read_assignments(arguments.arguments)
     result = asyncio.run(_call_tool(arguments, given))
     if arguments.json:
@@ -194,6 +196,7 @@ async def _call_tool(arguments: argparse.Namespace, given: Object | list[Assignm
 
 
 def _unusable_tool(client: McpClient, name: str) -> ConfigError:
+    """Return the error for a tool that is missing or was refused, with the reason or a similar name."""
     problem = next((one.reason for one in client.problems if one.tool == name), "")
     if problem:
         return ConfigError(f"the tool {name} cannot be used: {problem}")
@@ -234,6 +237,7 @@ def add_read(commands: Any) -> None:
 
 
 def run_read(arguments: argparse.Namespace) -> int:
+    """Read a resource and print its contents."""
     from ...mcp.protocol.content import decode_content
 
     contents = asyncio.run(_read(arguments))
@@ -247,6 +251,7 @@ def run_read(arguments: argparse.Namespace) -> int:
 
 
 async def _read(arguments: argparse.Namespace) -> list[JSON]:
+    """Return the contents of the resource. Raises `ConfigError`, with a suggestion, if the server refuses."""
     from ...mcp.protocol.rpc import RpcError
 
     async with open_client(arguments) as client:
@@ -304,6 +309,11 @@ def run_prompt(arguments: argparse.Namespace) -> int:
 
 
 async def _get_prompt(arguments: argparse.Namespace, given: Object | list[Assignment]) -> Object:
+    """Return a prompt of the server.
+
+    Assignments are checked against its declaration; an object is sent as it is. Raises `ConfigError` for an unknown
+    prompt or unsuitable arguments.
+    """
     async with open_client(arguments) as client:
         listed = [one for one in await client.prompts() if type(one) is dict]
         declared = next((one for one in listed if one.get("name") == arguments.prompt), None)

@@ -76,6 +76,7 @@ examples:
 
 
 def add_server_json(commands: Any) -> None:
+    """Register `toolwire mcp server-json` with its options."""
     parser = add_command(
         commands, "server-json", "write the server.json of the MCP registry", _SERVER_JSON_HELP, run_server_json
     )
@@ -92,6 +93,7 @@ def add_server_json(commands: Any) -> None:
 
 
 def run_server_json(arguments: argparse.Namespace) -> int:
+    """Print the registry entry of a file of functions."""
     from ...mcp.server.registry import server_json
 
     module = load_tools(arguments.tools)

@@ -56,6 +56,7 @@ exit codes: 0 all tools are usable   1 some are not, or tools differ from the lo
 
 
 def add_to(commands: Any) -> None:
+    """Register `toolwire mcp inspect` with its options."""
     parser = add_command(
         commands, "inspect", "show the tools, resources and prompts of a server, and problems per provider", _HELP, run
     )
@@ -111,6 +112,10 @@ class _Contents(NamedTuple):
 
 
 async def _read_contents(client: McpClient) -> _Contents:
+    """List the resources and prompts of a server.
+
+    A failed list is empty and becomes a problem; both are empty if no connection was made.
+    """
     lists: dict[str, list[JSON]] = {}
     problems = []
     for name, fetch in (("resources", client.resources), ("prompts", client.prompts)):

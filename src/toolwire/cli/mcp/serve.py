@@ -56,6 +56,7 @@ class ToolsFile:
     """The tools, resources and prompts of a file: a live source of a toolbox."""
 
     def __init__(self, file: str, *, will_reload: bool = False) -> None:
+        """Load the file's tools. With `will_reload`, also stop this process from writing bytecode."""
         if will_reload:
             # cached bytecode is compared by seconds and size: a quick edit of the same length would not be noticed
             sys.dont_write_bytecode = True
@@ -188,6 +189,7 @@ exit codes: 0 the client has disconnected, or stopped by a signal   2 wrong usag
 
 
 def add_to(commands: Any) -> None:
+    """Register `toolwire mcp serve` with its options."""
     parser = add_command(
         commands, "serve", "serve functions, an OpenAPI document or other MCP servers over stdio or HTTP", _HELP, run
     )

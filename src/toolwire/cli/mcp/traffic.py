@@ -60,6 +60,7 @@ class TrafficLog:
     """Receives every message (`McpClient(traffic=…)`). `show`: print them."""
 
     def __init__(self, *, show: bool = False, show_all: bool = False) -> None:
+        """Record latencies; with `show` also print each message, sanitised, and with `show_all` without limits."""
         from ...run.traces.redact import Redactor, environment_secrets
         from ...run.traces.sanitise import Sanitiser
 
@@ -85,6 +86,7 @@ class TrafficLog:
             self._redactor.add_secrets([*values, *tokens, parts.password or ""])
 
     def __call__(self, server: str, event: TrafficEvent) -> None:
+        """Print a message, remember a request until its response, and record the latency of our own requests."""
         from ...mcp.protocol.rpc import Failure, Notification, Result, RpcRequest
 
         now = time.monotonic()
@@ -115,6 +117,10 @@ class TrafficLog:
             self.latencies.append(RequestLatency(server, asked.method, asked.name, now - asked.sent))
 
     def _print(self, now: float, server: str, event: TrafficEvent, label: str, body: JSON) -> None:
+        """Print a message on one line, and its HTTP headers on a second line.
+
+        Without `show_all`, only the first `_MAX_MESSAGES`.
+        """
         if not self._show:
             return
         self._count += 1

@@ -55,6 +55,7 @@ class FileChange(NamedTuple):
 
 
 def add_to(commands: Any) -> None:
+    """Register `toolwire serve client` with its options."""
     parser = add_command(commands, "client", "point a client at the gateway", _HELP, run)
     parser.add_argument("client", choices=sorted(_CLIENTS))
     parser.add_argument("--url", default=_URL, help=f"URL of the gateway ({_URL})")
@@ -249,6 +250,10 @@ def _gemini_changes(
 
 
 def _read_json(path: Path) -> Any:
+    """Return the JSON object in a file, or an empty object for an empty file.
+
+    Raises `ConfigError` for anything else.
+    """
     text = _read(path)
     try:
         found = json.loads(text) if text.strip() else {}

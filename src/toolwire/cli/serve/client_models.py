@@ -165,6 +165,10 @@ def find_limits(url: str, key: str, model: str | None, config: str | None = None
 
 
 def _read_limits(path: Path, model: str) -> ModelLimits:
+    """Return the limits of a model in a settings file.
+
+    Only the first target counts. The window is the smaller of the model's and the upstream's.
+    """
     from ...gateway.config.settings import UpstreamRow
     from ...gateway.routing.upstreams import find_vendor
     from ...gateway.settings_file import load_settings

@@ -147,6 +147,7 @@ exit codes: 0 stopped by a signal   1 a worker failed   2 wrong settings, or the
 
 
 def add_to(commands: Any) -> None:
+    """Register `toolwire serve` with its options and actions."""
     parser = add_command(commands, "serve", "run a gateway: any client with any model", _HELP)
     parser.add_argument("--config", metavar="FILE", help=f"settings ({_CONFIG}, if it exists)")
     parser.add_argument("--host", help="address to listen on (127.0.0.1)")

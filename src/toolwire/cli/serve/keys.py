@@ -48,6 +48,7 @@ The key is shown once; the file contains its hash. A running gateway reloads its
 
 
 def add_keys(commands: Any) -> None:
+    """Register `toolwire serve keys` with its actions: new, list, revoke."""
     parser = add_command(commands, "keys", "create, list and revoke keys for clients", _KEYS_HELP)
     actions = parser.add_subparsers(metavar="ACTION", required=True)
     new = actions.add_parser("new", help="create a key and show it once")
@@ -91,6 +92,7 @@ def _create_key(arguments: argparse.Namespace) -> int:
 
 
 def _list_keys(arguments: argparse.Namespace) -> int:
+    """Print the keys with their models and limits."""
     from ...gateway.settings_file import load_settings
 
     keys = load_settings(_settings_path(arguments.config or CONFIG)).keys
@@ -107,6 +109,10 @@ def _list_keys(arguments: argparse.Namespace) -> int:
 
 
 def _revoke_key(arguments: argparse.Namespace) -> int:
+    """Remove a key from the settings file, and print when that takes effect.
+
+    Raises `ConfigError` for an unknown name.
+    """
     name, path = arguments.name, _settings_path(arguments.config or CONFIG)
     text, document = _read(path)
     keys = document.get("keys", {})
@@ -229,6 +235,7 @@ def add_usage(commands: Any) -> None:
 
 
 def run_usage(arguments: argparse.Namespace) -> int:
+    """Print the recorded usage per key, model or day (--by), with a total."""
     sums = _load_sums(arguments.config or CONFIG, arguments.by, _parse_since(arguments.since))
     if arguments.json:
         print(json_text([{arguments.by: row.pop("what"), **row} for row in map(asdict, sums)]))

@@ -104,6 +104,11 @@ def add_init(commands: Any) -> None:
 
 
 def run_init(arguments: argparse.Namespace) -> int:
+    """Write a settings file and print the next steps.
+
+    Its content comes from a LiteLLM file, or from the keys and servers of this machine. Raises `ConfigError` for a file
+    that is not TOML, or exists without --force.
+    """
     path = Path(arguments.file or arguments.config or CONFIG)
     if path.suffix != ".toml":
         raise ConfigError(f"{path} is not a TOML file", hint=f"write {CONFIG}; use --from-litellm to read a YAML file")
@@ -241,6 +246,10 @@ def add_check(commands: Any) -> None:
 
 
 def run_check(arguments: argparse.Namespace) -> int:
+    """Print the problems of a settings file and, with --probe, the state of its upstreams.
+
+    Returns 1 for an error or an unusable upstream. Raises `ConfigError` for a --timeout out of range.
+    """
     if not 0 < arguments.timeout <= _MAX_TIMEOUT:
         raise ConfigError(f"--timeout must be above 0 and at most {_MAX_TIMEOUT:g}, got {arguments.timeout:g}")
     path = Path(arguments.file or arguments.config or CONFIG)
@@ -261,6 +270,10 @@ def check_settings(path: Path) -> tuple[Settings | None, list[dict[str, Any]]]:
 
 
 def _check_toml(path: Path) -> tuple[Settings | None, list[dict[str, Any]]]:
+    """Return the valid part of the settings, or None for a syntax error, and a row per problem, by line.
+
+    Problems of the environment are left out for tables that are invalid already.
+    """
     from ...gateway.config.notation import TomlLines
     from ...gateway.config.parsing import parse_valid_part
     from ...gateway.settings_file import find_environment_problems, read_settings_text
@@ -331,6 +344,7 @@ def _as_document(
 
 
 def _print_report(path: Path, settings: Settings | None, rows: list[dict[str, Any]], probes: list[ProbeResult]) -> None:
+    """Print tables of the problems and probes, and a last line with the verdict."""
     if rows:
         cells = [(str(row["line"] or ""), shorten(row["location"], _MAX_LOCATION), _sentence(row)) for row in rows]
         print("\n".join(table(cells, ("line", "where", "problem"))), end="\n\n")

@@ -56,6 +56,7 @@ class ToolDocuments:
         return (*self.listed, *requested.values())
 
     def _add_recording(self, file: str, data: bytes) -> None:
+        """Add the tools of a HAR file or a file of JSON Lines; each has its entry or line as location."""
         from ...audit.findings import SourceLocation
 
         if (entries := har_entries(file, data)) is not None:

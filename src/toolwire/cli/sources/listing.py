@@ -64,6 +64,7 @@ def list_parameters(schema: JSON, limit: int = MAX_PARAMETERS) -> tuple[list[Par
 
 
 def _walk(parsed: ParsedSchema, node: Node, prefix: str, depth: int) -> Iterator[ParameterText]:
+    """Yield the parameters of an object and of the objects inside it, with dotted paths, to `_MAX_DEPTH`."""
     found = find_object(parsed, node)
     if found is None or depth >= _MAX_DEPTH:
         return
@@ -133,6 +134,10 @@ def type_text(parsed: ParsedSchema, node: Node, depth: int = 0) -> str:
 
 
 def _number_text(node: NumberNode) -> str:
+    """Return a number's type with its range, such as `integer 1 to 9`.
+
+    A range with two ends does not show whether they are exclusive.
+    """
     name = "integer" if node.integer else "number"
     low = node.minimum if node.minimum is not None else node.exclusive_minimum
     high = node.maximum if node.maximum is not None else node.exclusive_maximum
@@ -223,6 +228,7 @@ class Listing:
         self._print_indented(textwrap.dedent(cut).splitlines(), _INDENT)
 
     def _print_parameters(self, schema: Object | None, indent: str = _INDENT) -> None:
+        """Print a schema's parameters as a table, or the reason why it cannot be read; nothing without a schema."""
         if schema is None:
             return
         try:

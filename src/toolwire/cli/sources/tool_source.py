@@ -41,6 +41,7 @@ _OPTIONS = ("api_url", "api_auth_env", "api_tag", "api_operation", "api_insecure
 
 
 def add_api_options(parser: Any) -> None:
+    """Add the options for OpenAPI documents."""
     group = parser.add_argument_group("OpenAPI")
     group.add_argument("--api-url", metavar="URL", help="base URL of the API; requests go to its host only")
     add_list(
@@ -188,6 +189,10 @@ def _command_kind(source: str) -> SourceKind:
 
 
 def _document_kind(file: str, data: bytes) -> SourceKind:
+    """Detect the kind of a file of JSON, YAML or JSON Lines.
+
+    Invalid files are `declarations`, so that their reader reports the error.
+    """
     from ...audit.config_rules import find_servers
     from ...openapi.document import looks_like_openapi
 

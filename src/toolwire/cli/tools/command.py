@@ -61,6 +61,10 @@ def add_search(actions: Any) -> None:
 
 
 def _search(arguments: argparse.Namespace) -> int:
+    """Search an index or a source, and print the hits.
+
+    Returns 1 if there are none. Raises `ConfigError` for an empty query and an unknown --server.
+    """
     if not arguments.query.strip():
         raise ConfigError("the query is empty", hint="describe the task")
     index = open_index(arguments.source, arguments)
@@ -83,6 +87,7 @@ def _require_server(index: ToolIndex, server: str) -> None:
 
 
 def _print_hits(hits: list[SearchHit], total: int) -> None:
+    """Print the hits as a table, and their number on standard error."""
     rows = [
         (hit.tool.name, hit.server, hit.tool.effect, f"{hit.score:.3f}", _first_hit_line(hit), "; ".join(hit.reasons))
         for hit in hits
@@ -100,6 +105,7 @@ def _first_hit_line(hit: SearchHit) -> str:
 
 
 def _describe(hit: SearchHit) -> dict[str, Any]:
+    """Return a hit as JSON, with the tool's declaration in MCP's form."""
     from ...bridge.translation.tool_lists import encode_tools
 
     return {
@@ -133,6 +139,7 @@ exit codes: 0 done   2 wrong usage, unreadable source or unknown tool
 
 
 def add_to(commands: Any) -> None:
+    """Register `toolwire tools` with its actions: list, show, index, search, eval, cost."""
     about = "list, index and search the tools of a file, an MCP server, an API or a recording"
     text = "List the tools of any source, index and search them, and measure their cost."
     parser = add_command(commands, "tools", about, f"{text}\n\n{_EXAMPLES}")
@@ -156,6 +163,7 @@ def _read_sources(arguments: argparse.Namespace) -> list[Tool]:
 
 
 def _list(arguments: argparse.Namespace) -> int:
+    """Print the tools with an estimate of their tokens."""
     from ...audit.tokens import declaration_tokens
 
     tools = _read_sources(arguments)
@@ -178,6 +186,10 @@ def _is_mcp(given: str) -> bool:
 
 
 def _show(arguments: argparse.Namespace) -> int:
+    """Print a tool with the parameters of its schemas.
+
+    Raises `ConfigError`, with similar names, if it does not exist.
+    """
     tools = {tool.name: tool for tool in _read_sources(arguments)}
     tool = tools.get(arguments.name)
     if tool is None:

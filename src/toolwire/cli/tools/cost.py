@@ -106,6 +106,7 @@ class RecordedCalls:
         return self._add_decoded(kind, wire, document)
 
     def _add_decoded(self, kind: str, wire: str, document: Any) -> bool:
+        """Decode a request or response and count its calls. Returns whether it could be decoded."""
         try:
             if kind == "request":
                 parts = [part for message in get(wire).decode_request(document).messages for part in message.parts]
@@ -180,6 +181,7 @@ class ToolCost(NamedTuple):
 
 
 def add_cost(actions: Any) -> None:
+    """Register `toolwire tools cost` with its options."""
     parser = add_command(
         actions, "cost", "count the tokens of the declarations, and the calls in recordings", _HELP, _cost
     )
@@ -198,6 +200,7 @@ def add_cost(actions: Any) -> None:
 
 
 def _cost(arguments: argparse.Namespace) -> int:
+    """Print the tokens of each declaration, with --recordings also its calls, and with --plot write a chart."""
     check_plot_path(arguments.plot)
     tools = [(group.server, tool) for group in read_groups(arguments.source, arguments) for tool in group.tools]
     recorded = None
@@ -235,6 +238,7 @@ def _measure(tools: Sequence[tuple[str, Tool]], wire: str, recorded: RecordedCal
 
 
 def _print_table(costs: Sequence[ToolCost], top: int) -> None:
+    """Print the `top` first tools (the longest declarations) with their share and the running sum."""
     total = sum(cost.tokens for cost in costs)
     sums = list(accumulate(cost.tokens for cost in costs))
     rows = [
@@ -277,6 +281,7 @@ def _print_servers(costs: Sequence[ToolCost]) -> None:
 
 
 def _print_summary(costs: Sequence[ToolCost], k: int, recorded: RecordedCalls | None) -> None:
+    """Print the total, the tokens of tools that are never called, and the saving with `k` retrieved tools."""
     total = sum(cost.tokens for cost in costs)
     print(f"\n{count_of(len(costs), 'tool')}, about {total} tokens in every request")
     if recorded is not None:
@@ -304,6 +309,7 @@ def _percent(part: int, total: int) -> str:
 
 
 def _plot(costs: Sequence[ToolCost], path: str) -> None:
+    """Write a chart of the longest declarations; tools that are never called have another colour."""
     bars = []
     for cost in costs[:_MAX_PLOTTED]:
         calls = "" if cost.calls is None else f", {count_of(cost.calls, 'call')}"
@@ -318,6 +324,7 @@ def _plot(costs: Sequence[ToolCost], path: str) -> None:
 def _document(
     costs: Sequence[ToolCost], arguments: argparse.Namespace, recorded: RecordedCalls | None
 ) -> dict[str, Any]:
+    """Return the costs as JSON, with the counts of the recordings if there are any."""
     total = sum(cost.tokens for cost in costs)
     mean, most = _retrieved_tokens(costs, arguments.k)
     document: dict[str, Any] = {

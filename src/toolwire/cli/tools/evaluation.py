@@ -39,6 +39,7 @@ exit codes: 0 done   1 R@10 of search is below --fail-under   2 wrong usage, or 
 
 
 def add_eval(actions: Any) -> None:
+    """Register `toolwire tools eval` with its options."""
     parser = add_command(actions, "eval", "measure how often a search finds the right tools", _HELP, _evaluate)
     parser.add_argument("source", metavar="FILE|SOURCE", help=INDEX_HELP)
     parser.add_argument("queries", metavar="QUERIES", help="JSON Lines of queries with their gold tools")
@@ -52,6 +53,10 @@ def add_eval(actions: Any) -> None:
 
 
 def _evaluate(arguments: argparse.Namespace) -> int:
+    """Measure the search methods on labelled queries, print tables, and with --plot write a chart.
+
+    Returns 1 if R@10 is below --fail-under. Raises `ConfigError` if no gold tool is in the index.
+    """
     check_plot_path(arguments.plot)
     require_numpy()
     from ...retrieve.evaluation import compare_methods, missing_gold
@@ -124,6 +129,7 @@ def _headers(compared: MethodComparison) -> tuple[str, ...]:
 
 
 def _rows(compared: MethodComparison, group: str | None, arguments: argparse.Namespace) -> list[tuple[str, ...]]:
+    """Return a row per method: the measures and, with several methods, the difference of `search` to it."""
     from ...retrieve.evaluation import MEASURES
 
     rows = []
@@ -153,6 +159,7 @@ def _groups(compared: MethodComparison) -> list[tuple[str, str | None]]:
 
 
 def _chart(compared: MethodComparison) -> list[BarGroup]:
+    """Return bars of R@10 for each group of queries and method."""
     charted = []
     for title, group in _groups(compared):
         bars = []
@@ -164,9 +171,11 @@ def _chart(compared: MethodComparison) -> list[BarGroup]:
 
 
 def _document(compared: MethodComparison, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return means and differences as JSON, for all queries and for each group."""
     from ...retrieve.evaluation import MEASURES
 
     def describe(group: str | None) -> dict[str, Any]:
+        """Return the means of each method and the differences of `search` to the others, in percent."""
         baselines = [method for method in compared.values if method != "search"]
         return {
             "queries": len(compared.select("search", "R@10", group)),

@@ -93,6 +93,7 @@ exit codes: 0 done   2 wrong usage, unreadable source, or missing package
 
 
 def add_index(actions: Any) -> None:
+    """Register `toolwire tools index` with its options."""
     parser = add_command(actions, "index", "make or update an index file", _HELP, _index)
     parser.add_argument("source", nargs="*", metavar="[NAME=]SOURCE", help=GROUP_SOURCE_HELP)
     parser.add_argument(
@@ -104,6 +105,10 @@ def add_index(actions: Any) -> None:
 
 
 def _index(arguments: argparse.Namespace) -> int:
+    """Create or update an index file under a lock, and print the changes and the refused tools.
+
+    Raises `ConfigError` without a source and --remove.
+    """
     if not arguments.source and not arguments.remove:
         raise ConfigError("no source of tools is given", hint=f"give {GROUP_SOURCE_HELP}, or --remove SERVER")
     require_numpy()
@@ -222,6 +227,7 @@ def _add_offset(bar: ProgressBar, start: int, total: int, done: int, _: int) -> 
 def _print_changes(
     path: Path, index: ToolIndex, changes: dict[str, IndexChange], seconds: float, *, is_json: bool
 ) -> None:
+    """Print the changes of each server, and the size of the index and the time on standard error."""
     size = path.stat().st_size
     if is_json:
         document = {

@@ -52,6 +52,7 @@ exit codes: 0 done   2 wrong usage, or unreadable input
 
 
 def add_to(commands: Any) -> None:
+    """Register `toolwire trace` with its actions: record, show, replay."""
     about = "record the traffic of a gateway; show and replay runs and exchanges"
     text = "Record the traffic of a gateway in sanitised files; show and replay recorded runs and exchanges."
     examples = (_RECORD_EXAMPLES, _SHOW_EXAMPLES, _REPLAY_EXAMPLES)
@@ -67,6 +68,7 @@ def _help(text: str, *examples: str, end: str) -> str:
 
 
 def _add_record(verbs: Any) -> None:
+    """Register `toolwire trace record` with its options."""
     about = "run a gateway that writes each exchange to a file"
     text = _help(f"Run{about[3:]}.", _RECORD_EXAMPLES, end=_PRIVACY + _SHOW_EXIT_CODES)
     record = add_command(verbs, "record", about, text, _record)
@@ -85,6 +87,7 @@ def _add_record(verbs: Any) -> None:
 
 
 def _add_trace(parser: argparse.ArgumentParser) -> None:
+    """Add the argument for a trace file or stored run, with --store and --tenant."""
     about = "a trace, see `toolwire run --trace` and `toolwire trace record`; with --store, the id of a stored run"
     parser.add_argument("file", metavar="FILE|RUN", help=about)
     parser.add_argument(
@@ -104,6 +107,7 @@ def _add_show(verbs: Any) -> None:
 
 
 def _add_replay(verbs: Any) -> None:
+    """Register `toolwire trace replay` with its options."""
     about = "repeat a recorded run offline; send a recorded request to another wire or model"
     parser = add_command(
         verbs, "replay", about, _help(f"Repeat{about[6:]}.", _REPLAY_EXAMPLES, end=_EXIT_CODES), replay

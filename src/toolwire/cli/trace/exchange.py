@@ -162,6 +162,7 @@ def _rows(trace: ExchangeTrace) -> list[TimelineRow]:
 
 
 def _side_rows(exchange: RecordedExchange, label: str, start: float) -> list[TimelineRow]:
+    """Return the timeline rows of an exchange from `start`: the response, and a second row for its stream."""
     answer = exchange.answer
     if answer is None:
         return [TimelineRow(label, start, None, "no response", "red", 1)]
@@ -234,6 +235,7 @@ def _answer_text(answer: RecordedAnswer | None) -> str:
 
 
 def exchange_as_json(trace: ExchangeTrace) -> dict[str, Any]:
+    """Return a recorded exchange as JSON, with the decoded answer and the timeline."""
     response = decode_answer(trace.ingress)
     return {
         "kind": "exchange",

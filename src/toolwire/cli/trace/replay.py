@@ -73,6 +73,7 @@ def _load_agent(place: str) -> Agent[Any, Any]:
 
 
 def _print_run(trace: RunTrace, error: ReplayDifference | None, *, as_json: bool) -> None:
+    """Print that the replay is identical, or the first difference."""
     if as_json:
         found = None if error is None else msgspec.to_builtins(error.difference)
         print(json_text({"id": trace.header.id, "same": error is None, "difference": found}))
@@ -179,6 +180,7 @@ def _call_pairs(response: Response) -> list[tuple[str, str]]:
 
 
 def _print_json(model: str, before: Response | None, after: Response, losses: Losses, *, alike: bool) -> None:
+    """Print the recorded and the new answer as JSON; `alike` is true if their calls are equal."""
     document = {
         "model": model,
         "recorded": msgspec.to_builtins(before),

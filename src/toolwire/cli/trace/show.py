@@ -89,6 +89,7 @@ def _row(span: RecordedSpan) -> TimelineRow:
 
 
 def _kind_and_label(span: RecordedSpan) -> tuple[str, str]:
+    """Return the kind and the label of a span for the timeline."""
     start = span.start
     if isinstance(start, RunStarted):
         return "run", f"agent {start.agent}".rstrip()
@@ -162,6 +163,7 @@ def _print_bodies(trace: RunTrace) -> None:
 
 
 def run_as_json(trace: RunTrace) -> dict[str, Any]:
+    """Return a recorded run as JSON, with its spans and the timeline."""
     return {
         "kind": "run",
         "id": trace.header.id,

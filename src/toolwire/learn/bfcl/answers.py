@@ -62,6 +62,7 @@ class ClientAnswers:
 
     @property
     def settings(self) -> Object:
+        """The settings that decide the answers; a run folder records and compares them."""
         endpoint = self._client.endpoint
         return {
             "model": f"{endpoint.vendor.name}/{endpoint.model}",
@@ -80,6 +81,10 @@ class ClientAnswers:
         return iterate_blocking(self._ask_all(entries))
 
     async def _ask_all(self, entries: Sequence[BFCLEntry]) -> AsyncGenerator[tuple[BFCLEntry, BFCLAnswer], None]:
+        """Yield each entry with its answer as soon as it arrives, with at most `_concurrency` requests at a time.
+
+        The remaining requests are cancelled if the consumer stops.
+        """
         waiting = iter(entries)
         running: set[asyncio.Task[tuple[BFCLEntry, BFCLAnswer]]] = set()
         try:
@@ -97,6 +102,10 @@ class ClientAnswers:
             await asyncio.gather(*running, return_exceptions=True)
 
     async def _ask(self, entry: BFCLEntry) -> tuple[BFCLEntry, BFCLAnswer]:
+        """Return the entry with the model's answer, or with an error as answer.
+
+        Raises `UpstreamError` for faults that every other request would have too (`_FATAL`).
+        """
         messages = tuple(message for turn in entry.turns for message in turn)
         request = Request(
             self._client.name, messages, offered_tools(entry), ToolChoice(self._choice), None, self._params
@@ -150,6 +159,7 @@ class LocalAnswers:
         seed: int = 0,
         batch_tokens: int = 16_384,
     ) -> None:
+        """Raise `ConfigError` unless `max_tokens` is positive."""
         if max_tokens < 1:
             raise ConfigError(f"max_tokens must be positive, got {max_tokens}")
         self._model = model
@@ -166,6 +176,7 @@ class LocalAnswers:
 
     @property
     def settings(self) -> Object:
+        """The settings that decide the answers; a run folder records and compares them."""
         return {
             "model": "model" if self._model.path is None else self._model.path.name,
             "format": self._form.name,
@@ -190,6 +201,10 @@ class LocalAnswers:
             yield from self._generate(batch)
 
     def _make_prompt(self, entry: BFCLEntry) -> _EntryPrompt:
+        """Render and tokenize an entry, with its mask if calls are constrained.
+
+        Raises `ConfigError` if prompt and answer exceed the model's window.
+        """
         tools = offered_tools(entry)
         messages = [message for turn in entry.turns for message in turn]
         text = render_prompt(
@@ -221,6 +236,7 @@ class LocalAnswers:
             yield batch
 
     def _generate(self, batch: list[_EntryPrompt]) -> Iterator[tuple[BFCLEntry, BFCLAnswer]]:
+        """Generate the answers of a batch, and yield each entry with its decoded answer."""
         found = generate_tokens(
             self._model,
             [prompt.tokens for prompt in batch],

@@ -273,6 +273,10 @@ def function_tool(function: Object) -> Tool:
 
 
 def _single_turn_entry(row: Object, category: str, truth: list[Object]) -> BFCLEntry:
+    """Return a row as an entry.
+
+    `truth` lists the accepted argument values of each call; the expected calls take a choice of them.
+    """
     functions = row["function"]
     parameters = {one["name"]: one["parameters"] for one in functions}
     calls = tuple(choose_call(one, parameters, f"call_{number}") for number, one in enumerate(truth))
@@ -288,6 +292,10 @@ def _single_turn_entry(row: Object, category: str, truth: list[Object]) -> BFCLE
 
 
 def _multi_turn_entry(row: Object, category: str, truth: list[list[str]], source: Path) -> BFCLEntry:
+    """Return a row of several turns as an entry.
+
+    Its expected calls are parsed from Python expressions, and its tools are the methods of the involved classes.
+    """
     functions = [one for name in row["involved_classes"] for one in _class_functions(name, source)]
     parameters = {one["name"]: list(one["parameters"]["properties"]) for one in functions}
     calls = []

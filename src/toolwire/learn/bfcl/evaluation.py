@@ -101,6 +101,7 @@ def wilson_interval(right: int, count: int) -> tuple[float, float]:
 
 
 def _score_document(score: CategoryScore) -> Object:
+    """Return a score as JSON, with shares rounded to four digits."""
     low, high = score.interval
     return {
         "category": score.category,

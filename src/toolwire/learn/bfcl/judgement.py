@@ -176,6 +176,11 @@ def _judge_relevance(entry: BFCLEntry, answer: BFCLAnswer) -> tuple[BFCLOutcome,
 
 
 def _judge_calls(entry: BFCLEntry, answer: BFCLAnswer, *, valid: bool) -> tuple[BFCLOutcome, str]:
+    """Return the outcome of an answer and its reason.
+
+    `valid`: all calls match the schemas of their tools. The order of the tests is the order of the causes: no answer,
+    no call, unparsable, then wrong.
+    """
     if answer.error:
         return "upstream_error", answer.error
     if not answer.finished or not answer.calls:

@@ -87,6 +87,10 @@ def _one_system_message(messages: list[Message], losses: Losses) -> list[Message
 
 
 def _plain_message(message: Message, path: str, carried: Carried, losses: Losses) -> Message:
+    """Return a message with the parts and roles that the format has, and report losses.
+
+    Raises `EncodeError` if nothing of an assistant message remains.
+    """
     role = message.role
     if role == "developer":
         losses.add(f"{path}/role", "developer role", "rewritten", "written as a system message", "info")
@@ -123,6 +127,7 @@ def _text_before_calls(parts: Sequence[Part], path: str, carried: Carried, losse
 
 
 def _plain_part(part: Part, path: str, carried: Carried, losses: Losses) -> Part | None:
+    """Return a part as the format can express it, or None if it is dropped; report both as losses."""
     match part:
         case Text():
             _report_extra(part.extra, path, losses)
@@ -150,6 +155,10 @@ def _report_extra(extra: Mapping[str, object], path: str, losses: Losses) -> Non
 
 
 def _plain_call(call: ToolCall, path: str, carried: Carried, losses: Losses) -> ToolCall:
+    """Return a call with id, name and arguments only, and report the rest as losses.
+
+    Raises `EncodeError` for a call that is incomplete or not a function call.
+    """
     if call.state != "complete" or (call.kind == "function" and call.arguments is None):
         raise EncodeError(f"a call of {call.name} is {call.state}", pointer=path, hint="remove this example")
     if call.kind != "function":
@@ -164,6 +173,7 @@ def _plain_call(call: ToolCall, path: str, carried: Carried, losses: Losses) -> 
 
 
 def _plain_result(result: ToolResult, path: str, losses: Losses) -> ToolResult:
+    """Return a result as text, and report the error flag, structured content and media as losses."""
     if result.is_error:
         losses.add(f"{path}/is_error", "is_error", "dropped", "results have no error flag here", "warning")
     if result.structured is not None:

@@ -30,6 +30,10 @@ _TURNS = frozenset({"human", "gpt", "function_call", "observation"})
 
 
 def _decode(row: Object) -> Example:
+    """Return a row as an example; an observation is split into the results of the calls before it.
+
+    Raises `ProtocolError` for an invalid row.
+    """
     turns = read_turns(row)
     system = row.get("system")
     if system is not None and type(system) is not str:
@@ -48,6 +52,7 @@ def _decode(row: Object) -> Example:
 
 
 def _read_message(kind: str, value: str, index: int) -> Message:
+    """Return a turn other than an observation as a message. Raises `ProtocolError` for an unknown kind."""
     if kind == "system":
         return Message("system", (Text(value),))
     if kind == "function_call":
@@ -133,6 +138,10 @@ def _encode(example: Example) -> EncodedRow:
 
 
 def _write_turn(message: Message, losses: Losses) -> Object:
+    """Return a message as a turn.
+
+    Several results share a turn, so a result that contains the separator is reported as a loss.
+    """
     if is_result_message(message):
         texts = [part.text for part in message.parts if isinstance(part, ToolResult)]
         if any(SEPARATOR in text for text in texts):

@@ -22,6 +22,10 @@ def _decode(row: Object) -> Example:
 
 
 def _encode(example: Example) -> EncodedRow:
+    """Return an example as a row of OpenAI's fine-tuning API, with its losses.
+
+    Raises `EncodeError` for incomplete calls.
+    """
     require_learnable(example)
     for call in example.calls:
         if call.state != "complete":

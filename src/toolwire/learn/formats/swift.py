@@ -29,6 +29,11 @@ _CARRIED = Carried(ids=False, weights=True, late_system=False)
 
 
 def _decode(row: Object) -> Example:
+    """Return a row as an example.
+
+    Adjacent messages of an answer (text, calls) become one message. Raises `ProtocolError` for an invalid row, or if
+    such messages differ in `loss`.
+    """
     given = row.get("messages")
     if type(given) is not list:
         raise ProtocolError("expected an array of messages", pointer="/messages")
@@ -62,6 +67,7 @@ def _continues(last: Message, message: Message) -> bool:
 
 
 def _read_message(raw: JSON) -> Message:
+    """Return a message of any role; calls and results still have no id. Raises `ProtocolError` for an unknown role."""
     message = require_object(raw)
     role = read_string(message, "role")
     if role == "tool_call":
@@ -83,6 +89,10 @@ def _read_message(raw: JSON) -> Message:
 
 
 def _read_call(content: JSON) -> ToolCall:
+    """Return the call in a message's content, which is an object or its JSON text.
+
+    Raises `ProtocolError` for anything else.
+    """
     call = require_object(parse_text(content, "content") if type(content) is str else content, "content")
     arguments = call.get("arguments")
     if type(arguments) is str:
@@ -94,6 +104,10 @@ def _read_call(content: JSON) -> ToolCall:
 
 
 def _encode(example: Example) -> EncodedRow:
+    """Return an example as a row, with its losses; `loss` is written only if an answer has weight 0.
+
+    Raises `EncodeError` for adjacent assistant messages.
+    """
     require_learnable(example)
     plain, losses = plain_example(example, _CARRIED, "ms-swift")
     messages: list[Object] = []
@@ -114,6 +128,7 @@ def _encode(example: Example) -> EncodedRow:
 
 
 def _write_message(example: Example, index: int, message: Message, losses: Losses) -> list[Object]:
+    """Return a message as rows: each result and each call has its own, after the text."""
     if is_result_message(message):
         results = results_in_call_order(example, index, losses)
         return [{"role": "tool_response", "content": result.text} for result in results]

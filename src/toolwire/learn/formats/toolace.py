@@ -25,6 +25,10 @@ _MAX_CALL = 1024 * 1024  # characters of the arguments of one call, which are re
 
 
 def _decode(row: Object) -> Example:
+    """Return a row as an example; the tools are part of the system prompt.
+
+    Raises `ProtocolError` for an invalid row.
+    """
     system = read_optional_string(row, "system") or ""
     text, tools = _split_system(system)
     names = frozenset(tool.name for tool in tools)
@@ -139,6 +143,10 @@ def _closing_bracket(text: str, opening: int, pairs: str, quotes: str) -> int | 
 
 
 def _read_arguments(text: str) -> Object:
+    """Parse Python keyword arguments of literals.
+
+    Raises `ProtocolError` for anything else and for texts above `_MAX_CALL`.
+    """
     if len(text) > _MAX_CALL:
         raise ProtocolError(f"the arguments of a call exceed {_MAX_CALL} characters")
     try:

@@ -13,6 +13,10 @@ from ..examples import EncodedRow, Example, TrainingFormat, make_example
 
 
 def _decode(row: Object) -> Example:
+    """Return a row as an example.
+
+    Raises `ProtocolError` for invalid fields, and unless each assistant message has a weight of 0 or 1, or none has.
+    """
     if "messages" not in row:
         raise ProtocolError("'messages' is missing")
     try:

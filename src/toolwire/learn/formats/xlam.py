@@ -23,6 +23,10 @@ _PARAMETERS = frozenset({"properties", "required", "type"})
 
 
 def _decode(row: Object) -> Example:
+    """Return a row as an example of a query and its calls.
+
+    Raises `ProtocolError` for an invalid row or without calls.
+    """
     query = read_string(row, "query")
     calls = decode_list({"answers": _read_json(row, "answers")}, "answers", _read_answer)
     tools = decode_list({"tools": _read_json(row, "tools")}, "tools", _read_tool)
@@ -57,6 +61,11 @@ def _is_schema(parameters: Object) -> bool:
 
 
 def _read_parameters(parameters: Object) -> Object:
+    """Return xLAM's parameters as a JSON Schema object.
+
+    A parameter is required unless `optional`, its type (`str, optional`) or a default makes it optional; `optional:
+    false` takes precedence over a default.
+    """
     properties: Object = {}
     required: list[str] = []
     for name, raw in parameters.items():
@@ -101,6 +110,7 @@ def _single_turn(example: Example, losses: Losses) -> tuple[str, list[ToolCall]]
 
 
 def _write_tool(tool: Tool, path: str, losses: Losses) -> Object:
+    """Return a tool in xLAM's form, and report schema keywords and fields without an equivalent as losses."""
     schema = tool.input_schema or {}
     properties = schema.get("properties")
     required = schema.get("required")
@@ -118,6 +128,10 @@ def _write_tool(tool: Tool, path: str, losses: Losses) -> Object:
 
 
 def _write_parameter(schema: JSON, required: bool, path: str, losses: Losses) -> Object:
+    """Return a parameter with its type as Python name, `any` with a loss if there is none.
+
+    A required parameter with a default has `optional: false`, because a default alone is read as optional.
+    """
     declared: Object = dict(schema) if type(schema) is dict else {}
     kind = declared.get("type")
     if type(kind) is not str or base_type(type_name(kind)) != kind:

@@ -276,6 +276,7 @@ class CallExecutor:
         self.close()
 
     def _run(self, texts: Sequence[str], date: str | None) -> None:
+        """Run the calls in batches and store each outcome in `_known`, also for texts that are not calls."""
         parsed: list[tuple[str, ToolCall]] = []
         for text in texts:
             call = parse_call(text, self._tools)

@@ -151,6 +151,10 @@ def corpus_rows(
 
 
 def _read_line(file: Path, number: int, line: bytes) -> CorpusText:
+    """Return a line as a text: JSON in .jsonl and .json files, plain text in others.
+
+    Raises `ConfigError` if it is invalid or too long.
+    """
     try:
         if file.suffix in (".jsonl", ".json"):
             text = msgspec.convert(parse(line), CorpusText)

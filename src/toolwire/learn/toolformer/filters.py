@@ -227,6 +227,7 @@ def _requests(model: LanguageModel, place: ScoredPosition, *, is_prefix: bool, c
 
 
 def _cached_encode(model: LanguageModel) -> Callable[[str], list[int]]:
+    """Return an `encode` function that keeps its results, because the same calls and texts recur."""
     known: dict[str, list[int]] = {}
 
     def encode(text: str) -> list[int]:

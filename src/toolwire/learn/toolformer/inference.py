@@ -124,6 +124,10 @@ def _begin(
 
 
 def _split(model: LanguageModel, tokens: Sequence[int], starts: Sequence[int]) -> tuple[str, str | None]:
+    """Split generated tokens into the text before a call and the call itself, or None without a call.
+
+    The call has neither brackets nor result.
+    """
     place = next((number for number, token in enumerate(tokens) if token in starts), None)
     if place is None:
         return model.decode(tokens), None
@@ -172,6 +176,11 @@ class _CallStartRule:
         self._top_k = top_k
 
     def __call__(self, tokens: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        """Return the scores with forced tokens.
+
+        A call begins when a start token is among the `_top_k` best, at most once per row; a row ends after its call, or
+        after `_max_tokens` without a call. `_top_k` 0 forbids calls.
+        """
         import torch
 
         starts = torch.tensor(self.starts, device=scores.device)

@@ -80,6 +80,7 @@ def _check(entry: ListedTool) -> None:
 
 
 def _open(entry: ListedTool) -> MiningTool:
+    """Return the listed tool, with the settings that the entry overrides."""
     names = ("call_probability", "positions", "samples", "threshold")
     settings = {name: getattr(entry, name) for name in names if getattr(entry, name) is not None}
     if entry.kind == "calendar":
@@ -174,6 +175,7 @@ def mine_corpus(
 
 
 def _count(name: str, decided: Sequence[CallCandidate]) -> ToolCounts:
+    """Count a tool's candidates by outcome, the most frequent reason for rejection first."""
     own = [one for one in decided if one.tool == name]
     reasons = Counter(one.reason for one in own if one.reason)
     return ToolCounts(

@@ -61,6 +61,10 @@ def format_number(value: float) -> str:
 
 
 def _value(node: ast.expr) -> float:
+    """Evaluate an arithmetic expression.
+
+    Raises `ToolError` for other syntax, division by zero and numbers out of range.
+    """
     if isinstance(node, ast.Constant) and type(node.value) in (int, float):
         return _bounded(node.value)  # type: ignore[arg-type]  # checked above
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
@@ -371,6 +375,10 @@ def _words(text: str) -> set[str]:
 
 
 def _translate(phrase: str, entries: Mapping[str, str], longest: int) -> str:
+    """Translate a phrase by the longest matching entries from the left.
+
+    Raises `ToolError` for text without an entry.
+    """
     parts = phrase.lower().split()
     found, start = [], 0
     while start < len(parts):

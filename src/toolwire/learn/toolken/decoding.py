@@ -159,6 +159,10 @@ class _ToolkenGeneration:
         self._digits: torch.Tensor | None = None
 
     def run(self, max_new: int, max_calls: int, max_attempts: int) -> ToolkenOutput:
+        """Generate up to `max_new` tokens, with calls as toolkens choose them, and return text and calls.
+
+        No call follows a result directly, nor after `max_calls`. Raises `ConfigError` for an empty prompt.
+        """
         given = self._lm.encode(self._prompt)
         if not given:
             raise ConfigError("the prompt is empty", hint="begin the text that the model continues")

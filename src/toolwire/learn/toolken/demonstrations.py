@@ -106,6 +106,10 @@ def read_demonstrations(path: str | Path, *, prompt: str = QUERY_PROMPT) -> list
 
 
 def _read_row(row: Any, location: str, prompt: str) -> Demonstration:
+    """Return a row of text with marked calls, or a row of query and tool, as a demonstration.
+
+    Raises `ConfigError` for another form, invalid positions or too long texts.
+    """
     if type(row) is not dict:
         raise ConfigError(f"{location} is not an object", hint=_LINE)
     if type(row.get("query")) is str and type(row.get("tool")) is str:
@@ -185,6 +189,10 @@ def demonstrations_of_mined(
 def _of_passage(
     text: str, calls: list[MinedCall], tools: Sequence[Tool], name_of: Callable[[MinedCall], str | None] | None
 ) -> Demonstration:
+    """Return a mined text as a demonstration: a call is marked at its result in the text.
+
+    Calls that `name_of` rejects, at the beginning of the text, or not after the last mark are ignored ranges.
+    """
     marked: list[MarkedCall] = []
     ignored: list[tuple[int, int]] = []
     for call in sorted(calls, key=lambda one: one.i):
@@ -211,6 +219,10 @@ def demonstrations_of_examples(model: LanguageModel, examples: Iterable[Example]
 
 
 def _of_example(model: LanguageModel, example: Example) -> list[Demonstration]:
+    """Return a demonstration per answer, with the messages before it as its prompt.
+
+    Assistant messages between results belong to the same answer.
+    """
     results = {result.call_id: result for result in example.results}
     history: list[dict[str, str]] = []
     found: list[Demonstration] = []

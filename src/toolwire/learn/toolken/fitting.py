@@ -118,6 +118,10 @@ def _fit(
     dev: Sequence[Demonstration],
     options: FitOptions,
 ) -> ToolkenFit:
+    """Train the head (only `rows` of its weights, if given), set its bias, and measure it on `dev`.
+
+    The bias is calibrated on `dev` unless `options` has one. Progress counts both sets together.
+    """
     total = len(train) + len(dev)
     settings, bias = options.get("settings", ToolkenSettings()), options.get("bias")
     cache, progress = options.get("cache"), options.get("progress")

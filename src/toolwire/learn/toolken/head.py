@@ -73,6 +73,7 @@ class ToolkenHead(nn.Module):
     def __init__(
         self, hidden_dim: int, tools: Sequence[ToolkenTool | str], *, bias: float = 0.0, model_hash: str = ""
     ) -> None:
+        """Create a head with zero weights. Raises `ConfigError` without tools and for duplicate names."""
         super().__init__()
         described = tuple(ToolkenTool(one) if isinstance(one, str) else one for one in tools)
         names = [one.name for one in described]

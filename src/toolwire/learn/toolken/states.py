@@ -219,6 +219,10 @@ def _read_or_compute(
     dtype: str,
     batch_tokens: int,
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Return a part's hidden states and vocabulary scores from the cache file, or compute and store them.
+
+    States are rounded to `dtype` in both cases, so that a resumed run gets the same values.
+    """
     file = None if folder is None else folder / f"part-{number:05}.safetensors"
     if file is not None and file.is_file():
         stored = load_file(file)
@@ -234,6 +238,7 @@ def _read_or_compute(
 def _compute_part(
     model: LanguageModel, labelled: Sequence[LabelledTokens], part: Sequence[int], batch_tokens: int
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Compute hidden states and vocabulary scores in batches; both are empty if no text has a position."""
     states, words = [], []
     for batch in _batches(part, labelled, batch_tokens):
         with torch.no_grad():

@@ -134,6 +134,10 @@ def _train_epoch(
     settings: ToolkenSettings,
     epoch: int,
 ) -> float:
+    """Train an epoch in a seeded random order, and return the mean loss.
+
+    The learning rate falls linearly over all epochs.
+    """
     generator = torch.Generator().manual_seed(settings.seed * 1_000_003 + epoch)
     order = torch.randperm(len(local), generator=generator).to(local.device)
     steps = math.ceil(len(order) / settings.batch)
@@ -192,6 +196,7 @@ def _local_labels(labels: torch.Tensor, chosen: torch.Tensor, count: int) -> tor
 
 
 def _restore(run: RunFolder | None, weight: torch.Tensor, optimiser: torch.optim.AdamW) -> list[float]:
+    """Load the checkpoint into weight and optimiser, and return its losses; an empty list without a checkpoint."""
     if run is None or not run.has(_CHECKPOINT):
         return []
     stored = load((run.path / _CHECKPOINT).read_bytes())
@@ -205,6 +210,7 @@ def _restore(run: RunFolder | None, weight: torch.Tensor, optimiser: torch.optim
 
 
 def _store(run: RunFolder | None, weight: torch.Tensor, optimiser: torch.optim.AdamW, losses: list[float]) -> None:
+    """Write weight, optimiser state and losses to the run folder, if there is one."""
     if run is None:
         return
     state = optimiser.state[weight]

@@ -237,6 +237,10 @@ class Catalogue:
         return file is None or refusal_reason(name, os.path.realpath(file)) is not None
 
     def _files(self) -> Iterator[tuple[Path, str]]:
+        """Yield man pages, zsh and bash completions with their kind.
+
+        Only zsh's `functions` folders are read with their subfolders; bash's files with a leading _ are left out.
+        """
         for root in self._roots.man:
             for section in ("man1", "man8", "man6"):
                 yield from ((path, "man") for path in _list_folder(Path(root, section)) if _PAGE.fullmatch(path.name))
@@ -262,6 +266,7 @@ class Catalogue:
             return []
 
     def _read_page(self, path: Path, source: str) -> list[SystemCommand]:
+        """Return the commands of a man page, or of the page that it is an alias of; none for another name or program."""
         alias = is_alias(source)
         if alias is not None:
             source = _read_alias(path.parent, alias)

@@ -100,6 +100,10 @@ def _option_words(name: str, option: CommandOption) -> frozenset[str]:
 
 
 def _declare_property(one: Property) -> Object:
+    """Return the schema of an option or operand.
+
+    An option with an optional value takes a boolean, too; a repeated option takes an array.
+    """
     if isinstance(one, Operand):
         return _declare_list({"type": "string"}) if one.repeats else {"type": "string"}
     spellings = ", ".join(one.names)
@@ -238,6 +242,11 @@ def _check_value(value: str, name: str) -> str:
 
 
 def _join(command: SystemCommand, options: list[str], operands: list[tuple[Operand, str]]) -> tuple[str, ...]:
+    """Join the arguments of a command so that no operand can be read as an option.
+
+    Raises `RefusedCall` if the command cannot separate them (`--`), and for a call that is too long or contains
+    invisible characters, because a person must be able to read it before it runs.
+    """
     program = command.words[0]
     values: list[str] = []
     needs_end = any(value.startswith("-") for _, value in operands)

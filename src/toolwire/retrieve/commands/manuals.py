@@ -163,6 +163,7 @@ def _split_alternatives(group: str) -> list[str]:
 
 
 def _is_subcommand(entry: PageEntry) -> bool:
+    """Return whether a page's entry describes a subcommand: a name, then nothing or its arguments."""
     tag = entry.tag
     if not tag or not entry.text or len(tag) > 200 or not COMMAND_NAME.match(tag):
         return False
@@ -279,6 +280,10 @@ def _specifications(source: str) -> Iterator[tuple[tuple[str, ...], str]]:
 
 
 def _read_spec(spellings: tuple[str, ...], found: re.Match[str]) -> CommandOption | None:
+    """Return the option of a zsh specification, or None for another form.
+
+    A trailing = means that the value is attached.
+    """
     given = spellings or ((found["name"] or "").lstrip("*"),)
     names = tuple(name.rstrip("=+-") for name in given)
     if not all(_OPTION.fullmatch(name) for name in names):
@@ -363,6 +368,7 @@ def _help_summary(lines: Sequence[str]) -> str:
 
 
 def _help_options(lines: Sequence[str]) -> Iterator[CommandOption]:
+    """Yield the options in a --help text, each once. A description may be on the next line."""
     seen: set[str] = set()
     for number, line in enumerate(lines):
         found = _HELP_OPTION.fullmatch(line)

@@ -240,6 +240,7 @@ class _PageReader:
         self._count = 0
 
     def read(self, line: str) -> None:
+        """Read a line of a man page: text or a macro. Unknown macros are ignored."""
         if line[:1] not in (".", "'"):
             self._add_text(line)
             return
@@ -282,6 +283,7 @@ class _PageReader:
         return f"{' ' * text.startswith(' ')}{plain}{' ' * (text.endswith(' ') and text != ' ')}"
 
     def _add_text(self, line: str) -> None:
+        """Add a line of text; an empty line ends the paragraph, and an indented line may make the text before it a tag."""
         if not line.strip():
             if not self._is_literal:
                 self._end_paragraph("PP")
@@ -292,6 +294,10 @@ class _PageReader:
         self._add_plain(self._plain(line))
 
     def _add_plain(self, text: str) -> None:
+        """Add text to the current entry: as its tag if a macro asked for one, else as its text.
+
+        Text before the first section is ignored, and so are examples outside of the synopsis.
+        """
         if not self.sections or not text:
             return
         if self._wants_tag:
@@ -316,6 +322,7 @@ class _PageReader:
         return entry
 
     def _end_paragraph(self, macro: str) -> None:
+        """End the current entry. A line break does not end it, nor does a second paragraph under a tag."""
         entry = self._entry
         if macro == "br":
             if entry is not None and self._is_synopsis:

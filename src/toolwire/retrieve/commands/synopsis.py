@@ -210,6 +210,7 @@ class _UsageReader:
         self._only_words = True  # no operand or option so far: words are literals
 
     def read(self, position: int, piece: str) -> None:
+        """Read the next piece of a usage line: a bracket, a bar, an option or a name."""
         if piece in ("...", "…"):
             self._repeat()
         elif piece in "[{(":
@@ -238,6 +239,10 @@ class _UsageReader:
         self._may_repeat = False
 
     def _read_word(self, piece: str) -> None:
+        """Read a name as the value of an option (ignored), a literal of the command, or an operand.
+
+        After a bar it is an alternative of the name before, and is ignored.
+        """
         name, repeats = piece.strip("<>").rstrip("."), piece.endswith("...")
         follows_bar, self._follows_bar = self._follows_bar, False
         is_value, self._after_option = self._after_option or any(self._groups), False
@@ -252,6 +257,7 @@ class _UsageReader:
             self._add_operand(label, "+" if name.startswith("+") else "", repeats=repeats)
 
     def _add_operand(self, label: str, prefix: str, *, repeats: bool) -> None:
+        """Add an operand, required outside of brackets; the same name again makes the last operand repeatable."""
         self._only_words = False
         names = [operand.name for operand in self.operands]
         if label and label not in names:

@@ -217,6 +217,7 @@ class _BoundaryGenerator:
         yield from _take_turns([(_fit_length(text, node) for text in texts), paths])
 
     def _vary_array(self, node: nodes.ArrayNode, name: str, depth: int) -> Iterator[list[JSON]]:
+        """Yield arrays at the bounds of their length: empty, shortest, with different items, with equal items, long."""
         varied = self._vary(node.items or nodes.AnyNode(), name, depth + 1) if depth < _DEPTH else ()
         items = list(islice(varied, _MAX_NESTED))
         if node.min_items == 0:

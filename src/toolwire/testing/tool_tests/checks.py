@@ -101,6 +101,7 @@ def judge_outcome(outcome: CallOutcome, effect: Effect, settings: ToolTestSettin
 
 
 def _all_faults(outcome: CallOutcome, effect: Effect, settings: ToolTestSettings) -> Iterator[CallFault]:
+    """Yield the faults of a call: its end, its result, and its side effects."""
     yield from _judge_end(outcome, settings)
     if outcome.schema_problem:
         yield CallFault("output-schema", "", f"the result does not match its schema: {outcome.schema_problem}")
@@ -118,6 +119,7 @@ def _all_faults(outcome: CallOutcome, effect: Effect, settings: ToolTestSettings
 
 
 def _judge_end(outcome: CallOutcome, settings: ToolTestSettings) -> Iterator[CallFault]:
+    """Yield a fault if the call did not end with a result of permitted size."""
     error = outcome.error
     if outcome.status == "raised" and error is not None:
         message = f"{error.type}: {error.message}" if error.message else error.type

@@ -94,6 +94,10 @@ class ChildCalls:
     """The tools of a module, called through the runtime with recording functions, or directly."""
 
     def __init__(self, module: ModuleType, box: Toolbox, guard: AuditGuard, setup: Object, deps: object) -> None:
+        """Wrap the tools so that their calls are recorded, in a runner that approves everything.
+
+        `setup` is the message of the parent process.
+        """
         self._module, self._box, self._guard = module, box, guard
         self._file: str = setup["file"]
         self._secret: str = setup["secret"]

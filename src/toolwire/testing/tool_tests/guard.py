@@ -206,6 +206,10 @@ class AuditGuard:
     def __init__(
         self, folders: Sequence[str], temp: str, outside: str, *, allow_writes: bool, allow_hosts: Iterable[str]
     ) -> None:
+        """Prepare a handler per audit event.
+
+        During calls, only `temp` may be written unless `allow_writes`; `outside` must never be touched.
+        """
         self.phase: Literal["off", "import", "call"] = "off"
         self.denials = 0
         self._outside = outside
@@ -268,6 +272,7 @@ class AuditGuard:
     # files
 
     def _on_open(self, arguments: tuple[Any, ...]) -> None:
+        """Record an access outside, and deny writing outside the permitted folders."""
         path, mode, flags = (*arguments, None, None, None)[:3]
         if isinstance(path, int):
             return

@@ -71,6 +71,7 @@ def restrict_process(writable: Sequence[str], *, allow_network: bool) -> None:
 
 
 def _allow(ruleset: int, path: str, rights: int) -> None:
+    """Add a rule for a folder to a Landlock ruleset; a path that does not exist is skipped."""
     if not Path(path).exists():
         return
     descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC) if sys.platform == "linux" else -1
@@ -88,6 +89,7 @@ def _no_new_privileges() -> None:
 
 
 def _system_call(number: int, *arguments: bytes | int | None) -> int:
+    """Make a system call that the C library has no function for. Raises `OSError` if it fails."""
     library = ctypes.CDLL(None, use_errno=True)
     library.syscall.restype = ctypes.c_long
     words = [ctypes.c_long(one) if isinstance(one, int) else one for one in arguments]

@@ -235,6 +235,10 @@ class ToolProperties:
                 return
 
     def _check_cancellation(self, worker: ToolWorker, calls: Sequence[Object]) -> None:
+        """Cancel calls after several delays, and add a fault for the first that does not raise CancelledError.
+
+        A call that finished before the delay is not tried with longer delays.
+        """
         for arguments in _different(calls, _MAX_CANCELLED):
             for delay in _CANCEL_DELAYS:
                 self._ensure_started()

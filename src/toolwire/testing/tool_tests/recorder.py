@@ -53,6 +53,7 @@ class FunctionCallRecord:
     """One call of a function. `error` is the exception that it raised."""
 
     def __init__(self, entry: Entry, values: Object) -> None:
+        """Copy the mutable arguments and defaults, to find changes after the call."""
         self.entry = entry
         self.error: BaseException | None = None
         self.value: Any = NO_VALUE
@@ -101,6 +102,10 @@ class CallRecorder:
         return replace(entry, function=self._wrap_function(entry), options=options)
 
     def _wrap_function(self, entry: Entry) -> Callable[..., Any]:
+        """Return the function, async if it was, with its arguments, value and error recorded.
+
+        Generators are collected.
+        """
         function = entry.function
         if function_signature(function).is_async or inspect.isasyncgenfunction(function):
 
@@ -123,6 +128,7 @@ class CallRecorder:
 
     @contextmanager
     def _recording(self, entry: Entry, values: Object) -> Iterator[FunctionCallRecord]:
+        """Record the current call, with the error if it raises."""
         record = self.records[current_call().call_id] = FunctionCallRecord(entry, values)
         try:
             yield record

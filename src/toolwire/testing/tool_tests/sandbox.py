@@ -35,6 +35,7 @@ class ToolSandbox:
     """A temporary folder. `canary` is the path of a file outside the working folder, `secret` its content."""
 
     def __init__(self, files: Sequence[str] = ()) -> None:
+        """Create temporary folders with copies of `files`, and remove them if a copy fails."""
         self.root = Path(tempfile.mkdtemp(prefix="toolwire-test-")).resolve()
         # also at exit: a signal may interrupt the caller before its `try` begins
         self.remove = finalize(self, shutil.rmtree, self.root, ignore_errors=True)

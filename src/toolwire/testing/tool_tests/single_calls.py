@@ -59,6 +59,7 @@ def _smaller_objects(value: Object) -> Iterator[Object]:
 
 
 def _smaller(value: JSON) -> Iterator[JSON]:
+    """Yield simpler values for shrinking: constants, halves, and values with one character or item changed."""
     match value:
         case dict():
             yield from _smaller_objects(value)
@@ -155,6 +156,7 @@ class SingleCallTest:
                 self._make_invalid_call(case.arguments)
 
     def _cases(self) -> list[CallCase]:
+        """Return the given arguments, or generated cases that are safe to call, those with paths first."""
         given = self._settings.arguments
         if given is not None:
             return [CallCase("example", given)]
@@ -169,6 +171,10 @@ class SingleCallTest:
         return _paths_first([case for case in cases if self._is_safe(case.arguments)])
 
     def _make_calls(self, cases: list[CallCase]) -> None:
+        """Call the tool with each case until the time or the number of kills is exhausted.
+
+        Sets `skipped` if its dependencies are missing, and `note` and `is_incomplete` if calls are left out.
+        """
         if not self._target.is_running:
             self._target.start()  # before the clock starts
         deadline = time.monotonic() + self._settings.time_limit
@@ -222,6 +228,10 @@ class SingleCallTest:
         smallest = [fault]
 
         def fails(candidate: Object) -> bool:
+            """Return whether smaller arguments have the same fault, and keep that fault in `smallest`.
+
+            False when time is up.
+            """
             if time.monotonic() > deadline or self._kills >= _MAX_KILLS:
                 return False
             if not check.accepts(candidate) or not self._is_safe(candidate):

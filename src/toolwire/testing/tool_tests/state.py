@@ -65,6 +65,10 @@ class FrozenState:
             self._open.discard(id(value))
 
     def _freeze_object(self, value: Any, depth: int) -> str:
+        """Return a text that is equal for equal states.
+
+        Containers, databases and attributes are read; other objects are their repr without addresses.
+        """
         name = type(value).__name__
         if isinstance(value, dict):
             items = sorted(
@@ -132,6 +136,10 @@ def walk_files(folders: Iterable[str]) -> Iterator[Path]:
 
 
 def _hash_file(path: Path) -> str:
+    """Return a hash of a file's content without timestamps and ids.
+
+    Links and large files count with their size only.
+    """
     try:
         size = path.lstat().st_size
         if path.is_symlink() or size > _MAX_FILE:

@@ -88,6 +88,7 @@ class _ForkServer:
     """One server process, the socket that controls it, and its child."""
 
     def __init__(self, hash_seed: int) -> None:
+        """Start an interpreter with a fixed hash seed and few environment variables, which forks a child per worker."""
         self.hash_seed = hash_seed
         self._lock = threading.Lock()
         self._has_failed = False
@@ -184,6 +185,7 @@ class ToolWorker:
     """One process with the tools of a file. `start` may be called again after `stop`: the sandbox is reset."""
 
     def __init__(self, file: str, settings: ToolTestSettings, servers: ForkServers, *, allow_writes: bool) -> None:
+        """Create the sandbox; the process starts later. Raises `ConfigError` on Windows."""
         if sys.platform == "win32":
             raise ConfigError("toolwire test needs process groups and resource limits", hint="use Linux or macOS")
         self._file = str(Path(file).resolve())
@@ -232,6 +234,7 @@ class ToolWorker:
             return LoadedFile(error=reason)
 
     def _setup(self) -> Object:
+        """Return the first message to the child: the file, the sandbox and its limits."""
         sandbox, settings = self.sandbox, self._settings
         return {
             "file": self._file,

@@ -100,6 +100,10 @@ class _Walk:
         self._null = null
 
     def check_object(self, value: Object, name: str, at: str) -> Iterator[ShapeProblem]:
+        """Report unknown and missing fields, and check the values of the others.
+
+        null is accepted for optional fields if the provider reads it as absent.
+        """
         shape = self._shapes[name]
         seen: set[str] = set()
         for key, inner in value.items():
@@ -124,6 +128,7 @@ class _Walk:
             yield ShapeProblem("type", at, f"{_shown(value)} must be {_describe(kind)}")
 
     def _check_dict(self, value: Object, kind: FieldType, at: str) -> Iterator[ShapeProblem]:
+        """Check an object against the named shapes of `kind`; "object" and "any" accept every object."""
         names = [one[1:] for one in kind if type(one) is str and one.startswith("@")]
         if "object" in kind or "any" in kind:
             return
@@ -135,6 +140,7 @@ class _Walk:
             yield from self._check_union(value, names, at)
 
     def _check_list(self, value: list[JSON], kind: FieldType, at: str) -> Iterator[ShapeProblem]:
+        """Check each item against the item types of all lists in `kind`; "any" accepts every list."""
         lists = [one for one in kind if type(one) is ListOf]
         if "any" in kind:
             return
