@@ -44,7 +44,10 @@ class AuditInput(ToolDocuments):
         self.sources: list[tuple[str, str]] = []  # (file, Python source)
 
     def add(self, source: str, arguments: argparse.Namespace) -> None:
-        """Add a source of tools; a Python file also as source code, and the servers of a file without starting them."""
+        """Add a source of tools by its kind.
+
+        A Python file is also added as source code; the servers of an mcpServers file are not started.
+        """
         from ..audit.findings import SourceLocation
 
         kind = source_kind(source)
@@ -64,7 +67,10 @@ class AuditInput(ToolDocuments):
         return text
 
     def _add_python(self, file: str, arguments: argparse.Namespace) -> None:
-        """Add a Python file as source code, and its functions if it is a file of tools: only then it is imported."""
+        """Add a Python file as source code, and its functions if it is a file of tools: only then it is imported.
+
+        If that fails, a note is added.
+        """
         from ..audit.findings import SourceLocation
 
         if not defines_tools(self.add_source_code(file)):
@@ -82,18 +88,21 @@ class AuditInput(ToolDocuments):
 
 
 def read_all(sources: Sequence[str], arguments: argparse.Namespace) -> AuditInput:
-    """Read all sources; for a folder, the Python source in it, which is not imported."""
+    """Read all sources; for a folder, the Python source in it, which is not imported.
+
+    Raises `ConfigError` for a folder without Python source.
+    """
     given = AuditInput()
     for source in sources:
         folder = Path(source)
         if not folder.is_dir():
             given.add(source, arguments)
             continue
-        inside = sorted(str(one) for one in folder.rglob("*.py") if one.is_file())
+        inside = sorted(str(file) for file in folder.rglob("*.py") if file.is_file())
         if not inside:
             raise ConfigError(f"no Python source in {source}", hint="name the files with tools or requests in it")
-        for one in inside:
-            given.add_source_code(one)
+        for file in inside:
+            given.add_source_code(file)
     return given
 
 
@@ -156,7 +165,11 @@ def add_to(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the audit: explain a rule, write or check a lock, or report findings. The exit code follows `--fail-on`."""
+    """Explain a rule, write or check a lock, or report findings; return the exit code.
+
+    Findings of --baseline are left out, and --write-baseline records all. The exit code is 1 for findings of at least
+    `--fail-on`. Raises `ConfigError` without input and for unknown rules or targets.
+    """
     from ..audit.findings import TARGETS, parse_targets
     from ..audit.lock import lock
     from ..audit.report import Report
@@ -178,7 +191,7 @@ def run(arguments: argparse.Namespace) -> int:
     findings = _collect_findings(inputs, {"select": arguments.select, "ignore": arguments.ignore, "targets": targets})
     findings += _check_bodies(arguments)
     if arguments.write_baseline:
-        known = sorted({one for finding in findings for one in finding.fingerprints})
+        known = sorted({fingerprint for finding in findings for fingerprint in finding.fingerprints})
         Path(arguments.write_baseline).write_text(json.dumps(known, indent=2) + "\n", encoding="utf-8")
     if arguments.baseline:
         known_before = set(load(arguments.baseline))
@@ -216,17 +229,20 @@ def _collect_findings(inputs: AuditInput, rules: dict[str, Any]) -> tuple[Findin
 
 
 def _check_bodies(arguments: argparse.Namespace) -> tuple[Finding, ...]:
-    """Check the files of `--body` against the constraints of `--provider`."""
+    """Return the findings of the files of `--body` under the constraints of `--provider`.
+
+    Raises `ConfigError` without a provider and for a file that is not a JSON object.
+    """
     from ..audit.request_rules import audit_body
 
     if arguments.body and not arguments.provider:
         raise ConfigError("--body needs --provider", hint="name the provider that the body is sent to")
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for file in arguments.body:
         body = load(file)
         if type(body) is not dict:
             raise ConfigError(f"{file} is not a JSON object", hint="give the body of one request")
-        found += audit_body(
+        findings += audit_body(
             body,
             arguments.provider,
             arguments.model,
@@ -235,11 +251,11 @@ def _check_bodies(arguments: argparse.Namespace) -> tuple[Finding, ...]:
             select=arguments.select,
             ignore=arguments.ignore,
         )
-    return tuple(found)
+    return tuple(findings)
 
 
 def _explain(rule_id: str) -> int:
-    """Print the explanation of a rule; suggest similar ids for an unknown one."""
+    """Print the explanation of a rule. Raises `ConfigError`, with similar ids, for an unknown rule."""
     from ..audit.explain import explain, list_rules
 
     known = [rule.id for rule in list_rules()]

@@ -60,7 +60,11 @@ def add_to(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Translate the input to each target. With several targets, a failure of one does not prevent the others."""
+    """Translate the input to each target and print the results; return the exit code.
+
+    With several targets, a failure of a target does not prevent the others; 2 means that all failed. Raises
+    `ToolwireError` if the only target fails.
+    """
     source, kind, convert = _read_input(arguments)
     targets = _target_names(arguments.target, source, kind)
     results: dict[str, tuple[Any, tuple[Loss, ...]]] = {}
@@ -83,38 +87,48 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _read_input(arguments: argparse.Namespace) -> tuple[str, str, _ToTarget]:
-    """Return the wire, or the kind of the source, the kind of the document, and its conversion to a target."""
+    """Return the source, the kind of the document, and the function that converts it to a target.
+
+    The source is a wire, or the kind of a source of tools. Raises `ConfigError` for a --kind that the source does not
+    have, and `ProtocolError` if the wire is not recognised.
+    """
     file: str = arguments.file
-    of_source = "declarations" if file == "-" or arguments.source else source_kind(file)
-    if of_source not in ("declarations", "recording"):
+    source_type = "declarations" if file == "-" or arguments.source else source_kind(file)
+    if source_type not in ("declarations", "recording"):
         if arguments.kind not in (None, "tools"):
             raise ConfigError(f"{file} contains tools, not a {arguments.kind}", hint="leave out --kind")
-        return of_source, "tools", partial(_encode_tools, read_declared(file, arguments))
+        return source_type, "tools", partial(_encode_tools, read_declared(file, arguments))
     data = read_bytes(file)
     try:
         source, kind = _detect_wire(data, arguments)
     except ProtocolError:
-        if of_source != "recording" or arguments.kind not in (None, "tools"):
+        if source_type != "recording" or arguments.kind not in (None, "tools"):
             raise
-        return of_source, "tools", partial(_encode_tools, read_declared(file, arguments))
+        return source_type, "tools", partial(_encode_tools, read_declared(file, arguments))
     return source, kind, partial(_convert, data, source, kind, arguments.model)
 
 
 def _detect_wire(data: bytes, arguments: argparse.Namespace) -> tuple[str, str]:
-    """Return the wire and the kind of the input: as given, otherwise detected."""
+    """Return the wire and the kind of the input: as given, otherwise detected.
+
+    Raises `ConfigError` for a single message, and `ProtocolError` if nothing is detected.
+    """
     if arguments.source and arguments.kind:
         return arguments.source, arguments.kind
     from ..bridge.translation.detection import detect
 
-    found = detect(data)
-    if found.kind == "message":
-        message = f"the document is a message of {found.wire} without its response"
+    detected = detect(data)
+    if detected.kind == "message":
+        message = f"the document is a message of {detected.wire} without its response"
         raise ConfigError(message, hint="convert the whole response, or a request that contains the message")
-    return arguments.source or found.wire, arguments.kind or found.kind
+    return arguments.source or detected.wire, arguments.kind or detected.kind
 
 
 def _target_names(target: str, source: str, kind: str) -> list[str]:
-    """Return the wires to translate to. `all` leaves out the source, and includes MCP only for tools."""
+    """Return the wires to translate to; `all` leaves out the source, and includes MCP only for tools.
+
+    Raises `ConfigError` for an unknown wire, and for MCP with anything but tools.
+    """
     from ..wire import get, mcp, names
 
     if target != "all":
@@ -135,7 +149,10 @@ def _encode_tools(tools: tuple[Tool, ...], target: str) -> tuple[Any, tuple[Loss
 
 
 def _convert(data: bytes, source: str, kind: str, model: str | None, target: str) -> tuple[Any, tuple[Loss, ...]]:
-    """Translate the input to one target. Return the result (text for a stream) and the losses."""
+    """Translate the input to a target, and return the result (text for a stream) and the losses.
+
+    Raises `ToolwireError` if that fails, also in the middle of a stream.
+    """
     from ..bridge.translation.documents import translate, translate_stream
 
     if kind == "stream":

@@ -65,7 +65,10 @@ def _print_rows(rows: list[tuple[str, ...]]) -> None:
 
 
 def _show_function() -> bool:
-    """Declare one Python function on every wire and decode it again."""
+    """Declare a Python function on every wire, decode it again, and print each declaration.
+
+    Returns whether all are equal and without loss.
+    """
     from ..run.tools.function_tool import tool
     from ..testing import same
     from ..wire import get, mcp, names
@@ -106,7 +109,10 @@ def _example_turn() -> tuple[Any, Any]:
 
 
 def _show_stream(random: Random) -> bool:
-    """Decode one stream per wire a thousand times, with random chunk boundaries."""
+    """Decode a stream per wire a thousand times with random chunk boundaries, and print the figures.
+
+    Returns whether all results are equal.
+    """
     from ..testing import random_chunks
     from ..wire import get, names
 
@@ -138,7 +144,10 @@ def _decode(wire: str, chunks: list[bytes]) -> list[Any]:
 
 
 def _show_turn() -> bool:
-    """Translate a turn with two parallel calls between all pairs of wires, and the response back."""
+    """Translate a turn with two calls between all pairs of wires and the response back, and print the figures.
+
+    Returns whether all calls and results arrived.
+    """
     from ..bridge.translation.documents import translate
     from ..bridge.translation.preparation import prepare
     from ..wire import get, names

@@ -74,7 +74,10 @@ def _check_weights(name: str, package: str, meaning: str) -> DoctorCheck:
 
 
 def _check_extra(name: str, requirements: list[str], fix: str) -> DoctorCheck:
-    """Report the versions of the packages; a missing package of an extra is a note, a wrong version a problem."""
+    """Return the check of an extra's packages.
+
+    A missing package is a note (a problem for the core), a version outside the tested bounds a problem.
+    """
     present, missing, wrong = [], [], []
     for requirement in requirements:
         package, bounds = _split(requirement)
@@ -144,7 +147,7 @@ def add_to(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run all checks and print them, problems with their fix."""
+    """Run all checks, print them with their fixes, and return 1 if any is a problem."""
     checks = [
         *check_packages(),
         *_check_environment(),
@@ -177,7 +180,7 @@ def _print_checks(checks: list[DoctorCheck]) -> None:
 
 
 def _check_environment() -> Iterator[DoctorCheck]:
-    """Check the state folder, proxies and certificates."""
+    """Yield checks of the state folder, which is created if possible, the proxy and the certificates."""
     state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "toolwire"
     with suppress(OSError):
         state.mkdir(parents=True, exist_ok=True)
@@ -195,7 +198,10 @@ def _check_environment() -> Iterator[DoctorCheck]:
 
 
 def _check_proxy() -> Iterator[DoctorCheck]:
-    """Check the variable that names the proxy. Its value may contain a password and is not shown."""
+    """Yield a check of the variable that names the proxy, if it is set.
+
+    Its value may contain a password and is not shown.
+    """
     name = next((name for name in PROXY_VARIABLES if os.environ.get(name, "").strip()), None)
     if name is None:
         return
@@ -209,7 +215,10 @@ def _check_proxy() -> Iterator[DoctorCheck]:
 
 
 def _check_keys() -> Iterator[DoctorCheck]:
-    """Check the keys that are set, without showing them. A key that was pasted with quotes or spaces is a problem."""
+    """Yield a check per key that is set, without showing it, or a note if none is.
+
+    A key that was pasted with quotes or spaces, and a placeholder, are problems.
+    """
     from ..wire.models import vendors
 
     seen: dict[str, list[str]] = {}
@@ -238,7 +247,7 @@ async def _check_servers(*, online: bool) -> list[DoctorCheck]:
     from ..wire.models import vendors
     from .models import find_local_servers, key_state
 
-    found = [
+    local = [
         DoctorCheck(
             "servers",
             server.provider,
@@ -251,7 +260,7 @@ async def _check_servers(*, online: bool) -> list[DoctorCheck]:
     rows = [vendors.find(name) for name in vendors.names()] if online else []
     asked = [_ask_online(row.name) for row in rows if key_state(row) == "set" and not row.keyless]
     return [
-        *(found or [DoctorCheck("servers", "on this machine", "note", "no model server answers at its usual address")]),
+        *(local or [DoctorCheck("servers", "on this machine", "note", "no model server answers at its usual address")]),
         *await asyncio.gather(*asked),
     ]
 
@@ -269,7 +278,7 @@ async def _ask_online(name: str) -> DoctorCheck:
 
 
 def _check_config(file: str | None) -> Iterator[DoctorCheck]:
-    """Check the configuration of the gateway, if there is one."""
+    """Yield the problems of the gateway's settings file, or its number of models; a note if there is no file."""
     if file is None and not Path(_CONFIG).exists():
         yield DoctorCheck("configuration", _CONFIG, "note", "not in this folder", "toolwire serve init writes one")
         return

@@ -56,7 +56,10 @@ def add_to(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """List all wires and text formats, or describe the named one."""
+    """Print all wires and text formats, a named wire or format, or the format and facts of a model.
+
+    Raises `ConfigError` for a name together with --template, and for an unknown name.
+    """
     if arguments.template and arguments.name:
         raise ConfigError(f"got both the name {arguments.name!r} and --template", hint="give one of them")
     chosen = format_of_template(arguments.template).name if arguments.template else arguments.name
@@ -84,7 +87,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run_model(name: str, arguments: argparse.Namespace) -> int:
-    """Print the text format of a model and the known facts about it."""
+    """Print the text format of a model and the known facts about it, or the formats and models of a family.
+
+    Raises `ConfigError` for an unknown name that is similar to a known name.
+    """
     from ..net.model.endpoint_settings import load_capability_rows
     from .models_show import find_facts, group_as_json, model_lines, refuse_similar_name
 

@@ -144,7 +144,7 @@ class CommandParser(argparse.ArgumentParser):
     """A parser that suggests the nearest command or value for one that does not exist."""
 
     def error(self, message: str) -> NoReturn:
-        """Print one line, and the nearest name for a misspelt one."""
+        """Print one line, with the nearest name for a misspelt choice, and exit with 2."""
         match = _INVALID_CHOICE.fullmatch(message)
         if match is not None:
             known = [name.strip("'") for name in match["known"].split(", ")]
@@ -156,7 +156,11 @@ class CommandParser(argparse.ArgumentParser):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code. Without a command, print the help."""
+    """Run a command and return its exit code: 2 for errors, 130 after Ctrl-C.
+
+    Without a command, print the help. Standard streams are set up first; errors of toolwire and the operating system
+    are printed as a line.
+    """
     given = list(sys.argv[1:] if arguments is None else arguments)
     parser = _make_parser(given)
     complete(parser)
@@ -195,7 +199,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _make_parser(given: Sequence[str]) -> CommandParser:
-    """Make the parser of the given command; without one, the parsers of all commands."""
+    """Return the parser with the given command only, which saves the import of the others; without a command, with all."""
     parser = CommandParser(
         prog="toolwire",
         description="Write a tool once; call it from any model, over any wire.",
@@ -213,7 +217,10 @@ def _make_parser(given: Sequence[str]) -> CommandParser:
 
 
 def _refuse_unknown(parser: argparse.ArgumentParser, given: Sequence[str], unknown: Sequence[str]) -> NoReturn:
-    """End with the help of the command that was given: a misspelt option gets a suggestion, a second text a hint."""
+    """Exit with 2 and the usage of the innermost command.
+
+    A misspelt option gets a suggestion, another text a hint about quotes.
+    """
     for name in given:  # the parser of the innermost command
         nested = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
         parser = next((action.choices[name] for action in nested if name in action.choices), parser)

@@ -96,7 +96,10 @@ def add_to(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """List the providers or the models of one, or show a model."""
+    """Print the providers, the models of a provider, or the facts about a model.
+
+    Raises `ConfigError` for `show` without a model, and for its arguments without `show`.
+    """
     if arguments.provider == "show":
         from .models_show import show_model
 

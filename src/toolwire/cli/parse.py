@@ -56,7 +56,10 @@ def add_to(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Parse the text, once as a whole and once per chunk size, and compare the results."""
+    """Parse the text, once as a whole and once per chunk size, and print the parts and differences.
+
+    Returns 1 for a difference or a broken call. Raises `ConfigError` for an empty input.
+    """
     text = read_text(arguments.file)
     if not text.strip():
         raise ConfigError("the input is empty", hint="give the text of a model in a file or on standard input")
@@ -77,7 +80,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _choose_format(arguments: argparse.Namespace, text: str) -> Format | None:
-    """Return the format: as given, by chat template or model name, or detected; None for a text without calls."""
+    """Return the format: as given, by chat template or model name, or detected; None for a text without calls.
+
+    Raises `ConfigError` for a model without a known format.
+    """
     if arguments.format != "auto":
         return get(arguments.format)
     if arguments.template:

@@ -88,7 +88,10 @@ def _add_environment_options(group: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Test the tools, print and write the report, and return the exit code."""
+    """Test the tools, print the report, write it for --junit, and return the exit code.
+
+    Raises `ConfigError` without tools, and for a JUnit file that cannot be written.
+    """
     if arguments.list:
         return _list_checks()
     if arguments.source is None:
@@ -188,7 +191,10 @@ def _test_source(arguments: argparse.Namespace, settings: ToolTestSettings) -> T
 
 
 def _select_server(arguments: argparse.Namespace) -> tuple[list[str], ServerSpec]:
-    """Return the server to test, and the arguments that select it on the command line."""
+    """Return the arguments that select the server on the command line, and the server.
+
+    Raises `ConfigError` if --server is needed or unknown.
+    """
     if not (arguments.source.endswith(".json") and Path(arguments.source).is_file()):
         return [arguments.source], parse_spec(arguments.source, arguments)
     from ..mcp.client.config import read_config

@@ -72,7 +72,10 @@ class ChatInput:
             set_completer(self._complete)
 
     def read(self) -> str | None:
-        """Return the next prompt; None at the end of the input. Raises KeyboardInterrupt for Ctrl-C on a terminal."""
+        """Return the next prompt, which is added to the history on a terminal, or None at the end of the input.
+
+        Invalid characters are replaced. Raises `KeyboardInterrupt` for Ctrl-C on a terminal.
+        """
         if not self.is_terminal:
             line = sys.stdin.readline()
             return replace_invalid(line.removesuffix("\n")) if line else None
@@ -100,7 +103,7 @@ class ChatInput:
         return "\n".join(lines)
 
     def _read_block(self, first: str) -> str:
-        """Read lines up to one that ends with three quotes; the end of the input ends the block, too."""
+        """Read lines up to closing quotes, the end of the input or `_MAX_PROMPT` characters."""
         lines, size = [], 0
         line = first
         while not line.rstrip().endswith(_QUOTES) and size < _MAX_PROMPT:
@@ -152,7 +155,10 @@ def _is_file(path: Path) -> bool:
 
 
 def _matching_files(start: str) -> list[str]:
-    """Return the paths that begin with `start`, in its own form; folders end with a slash."""
+    """Return up to `_MAX_MATCHES` paths that begin with `start`, in its own form; folders end with a slash.
+
+    Hidden files need a name that begins with a dot; an unreadable folder has none.
+    """
     folder, slash, name = start.rpartition("/")
     parent = Path(f"{folder}{slash}" or ".").expanduser()
     try:
@@ -224,7 +230,10 @@ class _Chat:
         self._hint = "" if has_terminal() else "use --yes"
 
     def run(self) -> int:
-        """Answer the prompts; return 1 if a piped one got no answer."""
+        """Answer the prompts; return 1 if a piped prompt got no answer.
+
+        Raises `ToolwireError` if the tools, the model or the chat of --resume cannot be opened.
+        """
         try:
             session = self._thread.open(self._open_session())
             self._runner = session.runner
@@ -239,7 +248,11 @@ class _Chat:
 
     @asynccontextmanager
     async def _open_session(self) -> AsyncIterator[ChatSession]:
-        """Open the tools and the model. The model may change during the chat; the last one is closed."""
+        """Yield a session with the tools and the model.
+
+        Calls with side effects need approval unless --yes is given. The model may change during the chat; the last
+        model is closed.
+        """
         from ...net.tools.runner import Runner
         from ...run.calls.policy import Policy
 
@@ -270,7 +283,10 @@ class _Chat:
             print(paint(line, "dim", sys.stderr), file=sys.stderr)
 
     def _answer_prompts(self, session: ChatSession, reader: ChatInput) -> bool:
-        """Answer each prompt. A failed or stopped answer is reported, and the chat continues."""
+        """Answer prompts until the end of the input or /exit, and return whether all got an answer.
+
+        A failed or stopped answer is reported, and the chat continues.
+        """
         is_answered = True
         while True:
             try:
@@ -299,7 +315,10 @@ class _Chat:
                 is_answered = False
 
     def _make_prompt(self, text: str, session: ChatSession, reader: ChatInput) -> list[PromptItem] | None:
-        """Return the prompt with its attachments; run a command, and return its prompt, if it has one."""
+        """Return the prompt with its attachments, or run a command and return the prompt that it asks for, or None.
+
+        Piped text is never a command and attaches nothing. Raises `ToolwireError` for a failed command.
+        """
         if not reader.is_terminal:
             return [text]
         if _COMMAND_LINE.match(text):
@@ -310,7 +329,10 @@ class _Chat:
         return [text, *attached]
 
     def _answer(self, prompt: list[PromptItem], session: ChatSession) -> None:
-        """Print the answer as it arrives. Raises ConfigError with the reason if there is none."""
+        """Print the answer as it arrives, and report if it was cut off.
+
+        Raises `ConfigError` with the reason if there is no answer.
+        """
         live = LivePrinter(markdown=not self._arguments.plain, approval_hint=self._hint)
         answers: list[Answer[Any]] = []
 

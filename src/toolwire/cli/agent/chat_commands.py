@@ -87,7 +87,10 @@ def _parameter_names(tool: Any) -> str:
 
 
 def _model(given: CommandInput) -> None:
-    """Show or switch the model. A bare name is another model of the same server."""
+    """Show or switch the model; a bare name is another model of the same server and key.
+
+    Raises `ConfigError` for arguments that cannot be parsed and for an unknown local model.
+    """
     if not given.rest:
         print(neutralise_line(given.session.arguments.model))
         return
@@ -132,7 +135,10 @@ def _system(given: CommandInput) -> None:
 
 
 def _attach(given: CommandInput) -> None:
-    """Add a file to the next prompt; without a name, list the added files."""
+    """Add a file to the next prompt, if it is named, and list the added files.
+
+    Raises `ConfigError` for a missing or too large file.
+    """
     if given.rest:
         path = Path(_unquote(given.rest)).expanduser()
         if not path.is_file():

@@ -88,7 +88,10 @@ class ChatSession:
         return history_messages(self.history)
 
     async def stream(self, prompt: list[PromptItem]) -> AsyncGenerator[Any, None]:
-        """Yield the events of the answer, and add it to the history. `attached` files are part of the prompt."""
+        """Yield the events of the answer, then add the turn to the history and the totals.
+
+        `attached` files are part of the prompt. `dropped` is the prompt until the turn is kept.
+        """
         from ...net.agent.answers import Answer
 
         items = [*prompt, *self.attached]
@@ -124,13 +127,16 @@ class ChatSession:
         return Agent(self.client, self.runner, system=self.system, budget=budget, price=price)
 
     def _keep_turn(self, turn: ChatTurn) -> None:
-        """Add the turn. Without an answer, it is kept only if tools have run: the model must know their results."""
+        """Add the turn, and forget the attached files and the dropped prompt.
+
+        Without an answer, the turn is kept only if tools have run: the model must know their results.
+        """
         from ...ir.parts import ToolResult
 
         if self.history is turn.before:
             state = None if self._session is None else self._session.state
             added = () if state is None else state.request.messages[state.first_message :]
-            if state is None or not any(isinstance(part, ToolResult) for one in added for part in one.parts):
+            if state is None or not any(isinstance(part, ToolResult) for message in added for part in message.parts):
                 return
             self.history = state.request.messages
         self.attached, self.dropped = [], None
@@ -167,7 +173,8 @@ class ChatSession:
     def save(self, file: str) -> int:
         """Write the chat to a file that only the user can read; return the number of messages.
 
-        An existing file is replaced only if it is a saved chat.
+        An existing file is replaced only if it is a saved chat. Raises `ConfigError` if it is not, or cannot be
+        written.
         """
         from ...run.session.history import replace_system
 
@@ -190,7 +197,11 @@ class ChatSession:
         return len(messages)
 
     def load(self, file: str) -> int:
-        """Continue a saved chat, or messages of `dump_messages`; return the number of messages."""
+        """Replace the chat by a saved chat, or by messages of `dump_messages`; return the number of messages.
+
+        The system prompt of this chat takes precedence. Raises `ConfigError` for an unreadable, too large or invalid
+        file.
+        """
         from ...run.session.history import load_messages
         from ...stream.strict import parse
 

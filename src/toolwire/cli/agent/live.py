@@ -76,7 +76,10 @@ class MarkdownRenderer:
         return self._feed_line("", is_end=True) if self._held else ""
 
     def _feed_line(self, piece: str, *, is_end: bool = False) -> str:
-        """Render a piece of one line; a line break or `is_end` ends it."""
+        """Render a piece of one line; a line break or `is_end` ends it.
+
+        Text whose style is not decided yet is held, up to `_MAX_HELD` characters.
+        """
         ends = piece.endswith("\n")
         self._held += piece.removesuffix("\n")
         is_complete = ends or is_end
@@ -97,23 +100,23 @@ class MarkdownRenderer:
         return out
 
     def _render_code_line(self) -> str:
-        """Write a line of a code block, or the delimiter that opens or closes the block."""
+        """Render the held line of a code block, or the fence that opens or closes the block, and set `_fence`."""
         line, self._held = self._held, ""
-        found = _FENCE.match(line) if self._is_line_start else None
+        fence = _FENCE.match(line) if self._is_line_start else None
         self._is_line_start = False
-        if found is None:
+        if fence is None:
             return _style(line, _CODE) if self._fence else line
-        mark = found[1]
+        mark = fence[1]
         if not self._fence:
             self._fence = mark
-        elif mark.startswith(self._fence) and not found[2].strip():
+        elif mark.startswith(self._fence) and not fence[2].strip():
             self._fence = ""
         else:
             return _style(line, _CODE)
         return _style(line, _DIM)
 
     def _start_line(self, *, is_complete: bool) -> str:
-        """Write the mark at the start of a line, and set the style of the line."""
+        """Remove the mark at the start of the held line, set the line's style, and return the mark as rendered."""
         self._is_line_start = False
         if is_complete and _RULE.match(self._held):
             self._held = ""
@@ -135,7 +138,7 @@ class MarkdownRenderer:
         return ""
 
     def _render_inline(self, *, is_complete: bool) -> str:
-        """Write the held text up to a span that is still open."""
+        """Render and remove the held text up to a span that is still open; at the end of a line, all of it."""
         out: list[str] = []
         held, at = self._held, 0
         while at < len(held):
@@ -157,7 +160,10 @@ class MarkdownRenderer:
         return "".join(out)
 
     def _match_span(self, rest: str, *, is_final: bool) -> tuple[int, str]:
-        """Return the size and the rendering of the span at the start of `rest`; size 0 if it may still be closed."""
+        """Return the size and the rendering of the span at the start of `rest`; size 0 if it may still be closed.
+
+        A delimiter that closes nothing is text.
+        """
         if rest[0] == "_" and self._last.isalnum():  # inside a name: snake_case
             return 1, self._plain("_")
         if found := _ESCAPED.match(rest):

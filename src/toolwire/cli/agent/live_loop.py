@@ -102,7 +102,10 @@ class AgentThread:
         return await asyncio.wrap_future(question.reply)
 
     def close(self) -> None:
-        """Leave the context manager of `open`, and stop the loop. An answer that is still running is abandoned."""
+        """Leave the context manager of `open`, stop the loop and end the thread.
+
+        An answer that is still running is cancelled, and its errors are not reported.
+        """
         if self._opened is not None:
             self._loop.call_soon_threadsafe(self._closing.set)
             with suppress(BaseException):  # reported by `open`, or too late to matter

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def add_model_options(parser: Any, *, required: bool = False, default: str | None = None) -> None:
-    """Add the options of the model."""
+    """Add the options that choose the model: name, base URL, key, price, text format."""
     end = "" if default is None else f" ({default})"
     parser.add_argument("-m", "--model", required=required, default=default, help=f"provider/model{end}")
     parser.add_argument("--base-url", help="base URL of the model, if not its provider's")
@@ -57,7 +57,10 @@ def add_tool_options(parser: Any) -> None:
 
 
 def add_agent_options(parser: Any, *, iterations: int | None) -> None:
-    """Add the options of the budget, the store and the trace. `iterations`: None to keep the number of a stored run."""
+    """Add the options for the budget, the store and the trace.
+
+    `iterations` is the default budget; None takes the budget of the stored run, which is always in a store.
+    """
     shown = "default: as in the stored run" if iterations is None else str(iterations)
     without_store = "" if iterations is None else ", none"
     parser.add_argument(
@@ -101,7 +104,10 @@ def make_client(arguments: argparse.Namespace) -> ModelClient:
 
 
 def make_price(text: str | None) -> Callable[[Response], float] | None:
-    """Make the function that computes the cost of a response from `--price`; None without it."""
+    """Return the function that computes the cost of a response from `--price`, or None without it.
+
+    Raises `ConfigError` unless it is two finite numbers that are not negative.
+    """
     if text is None:
         return None
     try:
@@ -152,7 +158,10 @@ def make_agent(
     dry_run: bool = False,
     tenant: str = "",
 ) -> Agent[None, Any]:
-    """Make the agent. Without `--yes`, calls with side effects need approval."""
+    """Make the agent and its runner, with the observer of --trace.
+
+    Without `--yes`, calls with side effects need approval. Raises `ConfigError` for an invalid --price.
+    """
     from ...net.agent.agent import Agent
     from ...net.tools.runner import Runner
     from ...run.calls.policy import Policy
@@ -180,7 +189,10 @@ def make_agent(
 
 
 def _make_observers(arguments: argparse.Namespace) -> list[Observer]:
-    """Make the observer that records the run. An existing file is kept: the name of the new one gets a number."""
+    """Return the observer that records the run in --trace, or nothing without it.
+
+    An existing file is kept: the new name gets a number, which is printed.
+    """
     if not arguments.trace:
         return []
     from ...net.trace.observer import TraceObserver
@@ -197,7 +209,10 @@ def _make_observers(arguments: argparse.Namespace) -> list[Observer]:
 
 
 def resume_command(arguments: argparse.Namespace, run_id: str) -> str:
-    """Return the command that continues a run, with the tools and the model of this command."""
+    """Return the command that continues a run, with the tools and the model of this command.
+
+    Secrets are left out: passwords in URLs, and values of headers and environment variables.
+    """
     words = ["toolwire", "runs", "resume", run_id]
     for source in arguments.tools:
         words += ["-t", quote(_without_password(source))]

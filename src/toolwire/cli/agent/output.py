@@ -82,7 +82,10 @@ def print_event(document: Object) -> None:
 
 
 def answer_document(answer: Answer[Any], plans: list[CallPlan] | None, *, is_priced: bool) -> Object:
-    """Return the last event of a run. `plans`: the calls of a dry run. `is_priced`: the cost is known."""
+    """Return the last event of a run.
+
+    `plans` are the calls of a dry run, None otherwise; the cost is null unless `is_priced`.
+    """
     document: Object = {
         "type": "answer",
         "text": answer.text,
@@ -198,7 +201,10 @@ def _print_waiting(answer: Answer[Any], arguments: argparse.Namespace) -> None:
 
 
 def describe_waiting(call: WaitingCall) -> str:
-    """Return the lines that a person reads before deciding."""
+    """Return the lines that a person reads before deciding: the call, reason, state, expiry and nested calls.
+
+    Invisible characters are made visible.
+    """
     question = f"{call.tool}({dumps(call.arguments)})"
     needs = "approval" if call.needs == "approval" else "a result"
     lines = [f"waits for {needs}: {reveal_line(call.call_id)}", f"  {reveal_line(question)}"]

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 def list_records(store: Store, *, as_json: bool) -> int:
-    """Print the recorded calls of the store."""
+    """Print the recorded calls of the store as a table or JSON. The exit code is always 0."""
     records = store.records()
     if as_json:
         print(json.dumps([msgspec.to_builtins(record) for record in records], indent=2))
@@ -56,7 +56,10 @@ def list_records(store: Store, *, as_json: bool) -> int:
 
 
 def resolve_record(store: Store, arguments: argparse.Namespace) -> int:
-    """Record the outcome of a call whose outcome is unknown: `--result`, or None if it may run again (`--forget`)."""
+    """Record the outcome of a call whose outcome is unknown: `--result`, or None if it may run again (`--forget`).
+
+    Returns 1 if no such call has the key. Raises `ConfigError` unless exactly one of the two is given.
+    """
     from ...ir.parts import ToolCall
     from ...run.values.results import to_record
 
@@ -126,7 +129,10 @@ def add_to(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """List or resolve recorded calls, or run the prompt."""
+    """List or resolve recorded calls, or run the prompt and return its exit code; 130 after Ctrl-C.
+
+    With --json, an error is printed as an event, too, before it is raised.
+    """
     if arguments.list:
         return list_records(open_store_at(arguments.store), as_json=arguments.json)
     if arguments.resolve:
@@ -152,7 +158,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check_usage(arguments: argparse.Namespace) -> None:
-    """Raise ConfigError for missing arguments, and for options that exclude each other."""
+    """Raise `ConfigError` for a missing prompt or model, a Python file as prompt, and options that exclude each other."""
     usage = "toolwire run PROMPT -t TOOLS -m PROVIDER/MODEL"
     if arguments.prompt is None and sys.stdin.isatty():
         raise ConfigError("a prompt is missing", hint=usage)
@@ -170,7 +176,11 @@ def _check_usage(arguments: argparse.Namespace) -> None:
 
 
 def _read_prompt(arguments: argparse.Namespace) -> list[PromptItem]:
-    """Return the prompt and the attached files. Standard input is read only without a prompt: it may never end."""
+    """Return the prompt and the attached files.
+
+    Standard input is read only without a prompt, because it may never end. Raises `ConfigError` for an empty prompt
+    without files, and for missing files.
+    """
     text = replace_invalid(sys.stdin.read() if arguments.prompt in (None, "-") else arguments.prompt)
     if not text.strip() and not arguments.attach:
         raise ConfigError("the prompt is empty", hint="toolwire run PROMPT -t TOOLS -m PROVIDER/MODEL")
@@ -182,7 +192,10 @@ def _read_prompt(arguments: argparse.Namespace) -> list[PromptItem]:
 
 
 def _read_output_type(file: str | None) -> Any:
-    """Read the JSON Schema of the answer; text without one."""
+    """Return the answer's type: the JSON Schema in a file, or text without a file.
+
+    Raises `ConfigError` for an unreadable or invalid schema.
+    """
     if file is None:
         return str
     from ...run.session.output import StructuredOutput

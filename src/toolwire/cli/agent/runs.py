@@ -48,7 +48,10 @@ def resume(store: Store, session: Session, arguments: argparse.Namespace) -> int
 
 
 async def _resume(store: Store, session: Session, arguments: argparse.Namespace) -> Answer[str]:
-    """Continue the run with an agent that suspends further calls with side effects, unless `--yes` is given."""
+    """Continue the run, print its events, and return its answer.
+
+    Further calls with side effects are suspended, unless `--yes` is given.
+    """
     iterations = arguments.max_iterations
     budget = None if iterations is None else replace(session.budget, iterations=iterations)
     live = JsonEvents() if arguments.json else LivePrinter()
@@ -172,7 +175,7 @@ def _find_runs(store: Store, arguments: argparse.Namespace) -> tuple[StoredRun, 
 
 
 def _show(arguments: argparse.Namespace) -> int:
-    """Print a run: its waiting calls, and the size of its conversation."""
+    """Print a run with its times, its numbers of requests and calls, and its waiting calls; with --json also its state."""
     store = open_store_at(arguments.store)
     stored, session = _load(store, arguments.run_id, arguments.tenant)
     if arguments.json:
@@ -223,7 +226,10 @@ def _resume_stored(arguments: argparse.Namespace) -> int:
 
 
 def _delete(arguments: argparse.Namespace) -> int:
-    """Delete runs after a confirmation. A run that a process continues is not deleted."""
+    """Delete runs after a confirmation, and print the result.
+
+    A run that a process continues is kept, and reported with exit code 1.
+    """
     store = open_store_at(arguments.store)
     run_ids = list(dict.fromkeys(find_run_id(store, prefix, arguments.tenant) for prefix in arguments.run_ids))
     if not arguments.yes and not _confirm_deletion(run_ids):
@@ -269,7 +275,10 @@ def _sweep(arguments: argparse.Namespace) -> int:
 
 
 def _rebuild(arguments: argparse.Namespace) -> int:
-    """Read every event of a run, and store the status and the summary that follow from them."""
+    """Read every event of a run, store the status and the summary that follow from them, and print both.
+
+    Raises `RunConflict` if another process continues the run.
+    """
 
     from ...net.agent.checkpoints import run_status, run_summary
     from ...run.session.events import decode_events
@@ -320,16 +329,19 @@ def find_run_id(store: Store, prefix: str, tenant: str) -> str:
     stored = store.runs.get(prefix)
     if stored is not None and stored.tenant == tenant:
         return prefix
-    found = [run.run_id for run in store.runs.list(limit=_MAX_LISTED, tenant=tenant) if run.run_id.startswith(prefix)]
-    if len(found) > 1:
-        raise ConfigError(f"several runs begin with {prefix!r}: {', '.join(found[:5])}", hint="give the whole id")
-    if not found:
+    runs = [run.run_id for run in store.runs.list(limit=_MAX_LISTED, tenant=tenant) if run.run_id.startswith(prefix)]
+    if len(runs) > 1:
+        raise ConfigError(f"several runs begin with {prefix!r}: {', '.join(runs[:5])}", hint="give the whole id")
+    if not runs:
         raise ConfigError(f"there is no run {prefix!r} in the store", hint="toolwire runs list")
-    return found[0]
+    return runs[0]
 
 
 def _decide(decide: Callable[..., StoredRun], value: Any, arguments: argparse.Namespace) -> int:
-    """Decide about a waiting call. Print the state of the run afterwards, and the next command."""
+    """Decide about a waiting call with `decide` and `value`; print the calls that still wait and the next command.
+
+    A run named `call-…` is a single call of an MCP server, which its client continues.
+    """
     store = open_store_at(arguments.store)
     run_id = find_run_id(store, arguments.run_id, arguments.tenant)
     stored = decide(store, run_id, arguments.call_id, value, tenant=arguments.tenant)

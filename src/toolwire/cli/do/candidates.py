@@ -58,7 +58,10 @@ def read_source(source: str, arguments: argparse.Namespace) -> ToolSource:
 
 
 def _read_specifications(source: str) -> tuple[Tool, ...]:
-    """Return the tools of a file or folder, each name once, and report entries that cannot be read."""
+    """Return the tools of a file or folder, each name once, and print a note for entries that cannot be read.
+
+    Raises `ConfigError` if there are none.
+    """
     from ...retrieve.api_specs import load_api_specs
 
     specs = load_api_specs(source)
@@ -77,7 +80,10 @@ def _read_specifications(source: str) -> tuple[Tool, ...]:
 async def run_source_call(
     request: str, call: ToolCall, source: ToolSource, offered: tuple[str, ...], arguments: argparse.Namespace
 ) -> DoOutcome:
-    """Show a call, and run it through its toolbox after confirmation. A specification is only shown."""
+    """Show a call, run it through its toolbox after confirmation, and return the outcome.
+
+    A specification without implementation is only shown, and so is every call with --dry-run.
+    """
     tool = next(tool for tool in source.tools if tool.name == call.name)
     document = {"name": call.name, "arguments": call.arguments, "source": source.name}
     effect = {"kinds": [tool.effect], "read_only": False}
@@ -180,22 +186,22 @@ def limit_values(tool: Tool, command: SystemCommand, request: str) -> Tool:
     asked = frozenset(split_words(request)) - frozenset(split_words(command.name))
     required = schema.get("required", [])
     kept: dict[str, Any] = {}
-    for name, one in properties.items():
+    for name, declared in properties.items():
         if name in spare and name not in required:
             continue
-        if name not in operands and asked.isdisjoint(_option_words(command, name, one)):
+        if name not in operands and asked.isdisjoint(_option_words(command, name, declared)):
             continue
         if name in operands:
             possible = numbers if name in _NUMERIC else texts
         else:
-            possible = numbers if _QUANTITY.search(f"{name} {one.get('description', '')}") else values
-        limited = _limit(one, possible)
+            possible = numbers if _QUANTITY.search(f"{name} {declared.get('description', '')}") else values
+        limited = _limit(declared, possible)
         if limited is not None or name in required:
-            kept[name] = one if limited is None else limited
+            kept[name] = declared if limited is None else limited
     named = [name for name in kept if name in operands or name in required]
     if sum(name in operands for name in kept) > 1:  # each operand gets one value
         kept = {
-            name: {**one, "maxItems": 1} if name in operands and "items" in one else one for name, one in kept.items()
+            name: {**old, "maxItems": 1} if name in operands and "items" in old else old for name, old in kept.items()
         }
     return replace(tool, input_schema={**schema, "properties": kept, "required": named})
 
@@ -219,7 +225,10 @@ def task_words() -> frozenset[str]:
 
 
 def _limit(schema: dict[str, Any], values: tuple[str, ...]) -> dict[str, Any] | None:
-    """Return the schema of a property with the possible values; None if there are none."""
+    """Return a property's schema with the possible values only, or None if no value is possible.
+
+    An array takes at most two values. A type list means an optional value, which becomes a flag.
+    """
     kind = schema.get("type")
     if "enum" in schema or kind == "boolean":
         return schema
@@ -275,16 +284,20 @@ class Candidates:
         self._sources = {source.name: source for source in sources}
 
     def search(self, request: str, k: int, *, is_small: bool) -> CandidateOffer:
-        """Return the best candidates for a request. For a small model: fewer of them, with fewer options."""
+        """Return the best candidates for a request.
+
+        A small model gets fewer of them, with fewer options and only values of the request; no command if the request
+        mentions none of them.
+        """
         from ...retrieve.commands.command_tool import declare_command, select_options
 
         limit = _FEW_OPTIONS if is_small else _OPTIONS
         offer = CandidateOffer()
         if self._commands is not None:
-            found = self._commands.search(request, min(k, _FEW_COMMANDS) if is_small else k)
-            if is_small and not self._commands.mentions(request, [command for command, _ in found]):
-                found = []
-            for command, _ in found:
+            ranked = self._commands.search(request, min(k, _FEW_COMMANDS) if is_small else k)
+            if is_small and not self._commands.mentions(request, [command for command, _ in ranked]):
+                ranked = []
+            for command, _ in ranked:
                 tool = declare_command(command, select_options(command, request, limit))
                 offer.add_command(limit_values(tool, command, request) if is_small else tool, command)
         for hit in [] if self._tools is None else self._tools.search(request, k):
@@ -330,7 +343,7 @@ def _load_commands(arguments: argparse.Namespace) -> CommandIndex:
 
 
 def _open_encoder(arguments: argparse.Namespace) -> Encoder | None:
-    """Return the encoder, if it is installed and wanted."""
+    """Return the encoder, or None if it is not installed or --words-only is given."""
     if arguments.words_only:
         return None
     from ...retrieve.minilm import open_minilm

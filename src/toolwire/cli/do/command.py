@@ -66,7 +66,10 @@ class ModelCall(Value, frozen=True):
 
 
 async def ask_model(model: Model, request: str, offer: CandidateOffer, *, is_small: bool) -> ModelCall | NothingFits:
-    """Return the call of the model, checked. One that does not fit is returned to the model once, with the problem."""
+    """Return the model's call after a check, or `NothingFits` with the reason.
+
+    A call that does not fit is returned to the model with the problem, up to `_MAX_ATTEMPTS` requests.
+    """
     from ...retrieve.commands.command_tool import RefusedCall
 
     asked = _make_request(request, offer, is_small=is_small)
@@ -107,7 +110,10 @@ def _reason(response: Response, call: ToolCall | None) -> str:
 
 
 def _check_call(call: ToolCall, offer: CandidateOffer) -> ModelCall:
-    """Return the call with its command line. Raise RefusedCall if it is not an offered, complete and valid call."""
+    """Return the call with its command line, or with its source for a tool.
+
+    Raises `RefusedCall` if it is not an offered, complete and valid call.
+    """
     from ...retrieve.commands.command_tool import RefusedCall, make_command_line
     from ...schema.validation.validator import validator
 
@@ -203,7 +209,10 @@ async def _run_with_client(request: str, candidates: Candidates, arguments: argp
 
 
 async def run_request(model: Model, request: str, candidates: Candidates, arguments: argparse.Namespace) -> DoOutcome:
-    """Return the outcome of a request: at most one command or call has run."""
+    """Search candidates, let the model choose, and run or show the choice; return the outcome.
+
+    At most one command or call has run.
+    """
     is_local = arguments.model.startswith("local/") and arguments.base_url is None
     offer = candidates.search(request, arguments.k, is_small=is_local)
     if not offer.tools:

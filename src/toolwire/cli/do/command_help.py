@@ -31,6 +31,7 @@ def learn_command(text: str) -> list[SystemCommand]:
 
     The program gets no standard input, an empty home, a short environment, and limits of time, output, memory, files
     and processes. Where the kernel has Landlock, it can write only to the temporary folder and open no connection.
+    Raises `ConfigError` for a name that is invalid, refused or not installed, and for an empty or late help text.
     """
     from ...retrieve.commands.effects import refusal_reason
     from ...retrieve.commands.manuals import read_help
@@ -60,7 +61,7 @@ def _warn_without_landlock(name: str) -> None:
 
 
 def _run_help(program: str, words: list[str]) -> str:
-    """Return the output of `--help`, up to a limit."""
+    """Return the output of `--help`, up to `_MAX_OUTPUT` bytes, and end all processes that it started."""
     with tempfile.TemporaryDirectory(prefix="toolwire-help-") as folder, tempfile.TemporaryFile() as output:
         environment = {
             "PATH": os.environ.get("PATH", os.defpath),
@@ -128,10 +129,10 @@ class _Descendants:
         if not self._is_supported:
             return
         for _ in range(self._MAX_ROUNDS):
-            found = _child_processes() - self._before
-            if not found:
+            started = _child_processes() - self._before
+            if not started:
                 break
-            for number in found:
+            for number in started:
                 with suppress(ProcessLookupError, PermissionError, ChildProcessError):
                     os.kill(number, signal.SIGKILL)
                     os.waitpid(number, 0)
@@ -158,7 +159,10 @@ def _child_processes() -> frozenset[int]:
 
 
 def _make_restriction(folder: str) -> Callable[[], None] | None:
-    """Return the function that restricts the child between fork and exec."""
+    """Return the function that limits the child's resources and, with Landlock, files and network; None on Windows.
+
+    It runs between fork and exec. The number of processes cannot be limited for root.
+    """
     if sys.platform == "win32":
         return None
     import resource

@@ -54,7 +54,10 @@ class DoOutcome(Value, frozen=True):
 
 
 def print_outcome(outcome: DoOutcome, *, as_json: bool) -> int:
-    """Print the outcome and return the exit code. The command printed its own output already, except with JSON."""
+    """Print the outcome, as JSON or its message, and return the exit code.
+
+    Without --json, the command printed its own output already.
+    """
     if as_json:
         print(json_text(_document(outcome)))
     elif outcome.kind == "nothing_fits":
@@ -141,7 +144,11 @@ _QUIET = {"PAGER": "cat", "SYSTEMD_PAGER": "", "SYSTEMD_PAGERSECURE": "1"}
 
 
 def run_process(outcome: DoOutcome, program: str, *, is_unasked: bool, captures: bool) -> DoOutcome:
-    """Return the outcome of the run. Without a confirmation: no input, a short environment, and a limit of time."""
+    """Run the command of `outcome`, and return the outcome with its exit code and, if captured, its output.
+
+    Without a confirmation (`is_unasked`): no input, a short environment, and a limit of time. A program that cannot
+    start, takes too long or prints too much has failed.
+    """
     name = outcome.vector[0]
     sys.stdout.flush()
     try:
@@ -176,7 +183,11 @@ def _short_environment() -> dict[str, str]:
 
 
 def _wait(process: subprocess.Popen[bytes], limit: float | None) -> int:
-    """Return the exit code. The program receives the first Ctrl-C, too, and decides; the second one ends it."""
+    """Return the exit code.
+
+    Raises `TimeoutExpired` after `limit` seconds, with the process killed. The program receives the first Ctrl-C, too,
+    and decides; the second Ctrl-C kills it and is raised.
+    """
     try:
         return process.wait(limit)
     except subprocess.TimeoutExpired:
@@ -254,7 +265,10 @@ _EXPANDED = "*?["
 def run_command_line(
     request: str, line: CommandLine, offered: tuple[str, ...], arguments: argparse.Namespace
 ) -> DoOutcome:
-    """Return the outcome of a command line. It runs if it is read-only under `--yes`, or if a person confirms it."""
+    """Show a command line, run it, and return the outcome.
+
+    It runs if it is read-only under `--yes`, or if a person confirms it; with --dry-run never.
+    """
     effect = {"kinds": list(line.effect.kinds), "known": line.effect.is_known, "read_only": line.effect.is_read_only}
     outcome = DoOutcome(request, "shown", vector=line.vector, effect=effect, candidates=offered)
     system_program = find_system_program(line.vector[0])
@@ -285,7 +299,10 @@ def _asks_for_change(request: str) -> bool:
 
 
 def _names_special_file(words: Sequence[str]) -> bool:
-    """Return True for a device, pipe or socket: reading one may block, never end, or change its state."""
+    """Return whether an argument, or the value after =, is a device, pipe or socket.
+
+    Reading it may block, never end, or change its state.
+    """
     for word in words:
         for path in {word, word.partition("=")[2]} - {""}:
             try:

@@ -167,7 +167,10 @@ def _open_index(path: str | None) -> ToolIndex | None:
 
 
 def _write(export: ExampleExport, report: ExportReport, arguments: argparse.Namespace) -> dict[str, int]:
-    """Write the data and the manifest."""
+    """Write the data and the manifest with its inputs' hashes, and return the number of examples per file.
+
+    Raises `ConfigError` if an output file is also an input.
+    """
     from ...learn.example_sources import list_files
     from ...learn.run_folder import hash_file, write_atomically
 
@@ -191,7 +194,7 @@ def _refuse_own_input(inputs: list[Path], outputs: list[Path]) -> None:
 
 
 def _print_report(report: ExportReport, settings: ExportSettings) -> None:
-    """Print the tables of tools, losses and rejected examples."""
+    """Print the tables of tools, losses and rejected examples, and a hint for the trainer."""
     from ...learn import formats
 
     sides = list(report.examples)
@@ -215,8 +218,8 @@ def _print_report(report: ExportReport, settings: ExportSettings) -> None:
     if report.rejected:
         print(f"\n{paint('rejected', 'bold')}")
         first = {one.reason: f"{one.source}: {one.detail}" for one in reversed(report.details)}
-        found = [(reason, str(count), first.get(reason, "")) for reason, count in report.rejected.items()]
-        print("\n".join(table(found, ("reason", "examples", "first"))))
+        rejected_rows = [(reason, str(count), first.get(reason, "")) for reason, count in report.rejected.items()]
+        print("\n".join(table(rejected_rows, ("reason", "examples", "first"))))
     hint = formats.get(settings.format).settings
     if hint and report.examples:
         print(f"\ntrainer: {hint}")

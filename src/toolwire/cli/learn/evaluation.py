@@ -76,7 +76,7 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     from ...learn.bfcl.evaluation import evaluate_bfcl, select_entries
 
     named = arguments.categories
-    categories = CALL_CATEGORIES if named is None else [one.strip() for one in named.split(",") if one.strip()]
+    categories = CALL_CATEGORIES if named is None else [name.strip() for name in named.split(",") if name.strip()]
     if not categories:
         raise ConfigError("--categories names no category", hint="name at least one, such as simple_python")
     entries = select_entries(categories, limit=arguments.limit, seed=arguments.seed)

@@ -120,7 +120,7 @@ def _train(arguments: argparse.Namespace) -> int:
     demonstrations = read_demonstrations(arguments.pairs)  # before the model, which takes seconds
     tools = _read_tools(arguments.tools)
     folder = find_model(arguments.model)
-    inputs = [one for one in (arguments.pairs, arguments.dev, arguments.tools) if one]
+    inputs = [file for file in (arguments.pairs, arguments.dev, arguments.tools) if file]
     inputs += [*([_head_folder(arguments.add) / "head.json"] if arguments.add else []), *weight_files(folder)]
     run = RunFolder.create(arguments.output, _settings_of(arguments), inputs, resume=arguments.resume)
     with run.preparing():
@@ -277,7 +277,7 @@ def _finish(arguments: argparse.Namespace, document: dict[str, Any], score: Tool
     if arguments.json:
         print(json_text(document))
     else:
-        ordered = sorted(score.by_tool.items(), key=lambda one: (one[1][0], one[0]))
+        ordered = sorted(score.by_tool.items(), key=lambda item: (item[1][0], item[0]))
         rows = [(name, f"{100 * value:.1f}", str(count)) for name, (value, count) in ordered[:_SHOWN]]
         print("\n".join(table(rows, ("tool", "right tool %", "positions"))))
         if len(ordered) > _SHOWN:

@@ -154,7 +154,10 @@ def _train_settings(arguments: argparse.Namespace) -> TuneSettings:
 
 
 def _draw_loss(folder: Path) -> str | None:
-    """Draw the loss of the steps, and the held-out loss, into the run folder; None without matplotlib or steps."""
+    """Draw the loss of the steps, and the held-out loss, into the run folder, and return the file.
+
+    Returns None without matplotlib or steps.
+    """
     from ...learn.run_folder import is_installed
     from ...learn.training import LOSS_LOG, TrainStep
 
@@ -162,7 +165,7 @@ def _draw_loss(folder: Path) -> str | None:
         return None
     from ...learn.plots import draw_lines
 
-    log = [msgspec.json.decode(line, type=TrainStep) for line in (folder / LOSS_LOG).read_bytes().splitlines()]
+    log = [msgspec.json.decode(row, type=TrainStep) for row in (folder / LOSS_LOG).read_bytes().splitlines()]
     series = {
         "training": [(step.step, step.loss) for step in log],
         "held out": [(step.step, step.held_out) for step in log if step.held_out is not None],
@@ -170,7 +173,7 @@ def _draw_loss(folder: Path) -> str | None:
     if not log:
         return None
     target = str(folder / "loss.svg")
-    draw_lines(target, "Loss", "step", "nats per trained token", {name: one for name, one in series.items() if one})
+    draw_lines(target, "Loss", "step", "nats per trained token", {name: line for name, line in series.items() if line})
     return target
 
 
@@ -278,7 +281,7 @@ def _mine(arguments: argparse.Namespace) -> int:
     settings = settings_from(MiningSettings, arguments)
     check_settings(tools, settings)
     model_folder = find_model(arguments.model)
-    inputs = [arguments.texts, *(one.file for one in entries if one.file), *weight_files(model_folder)]
+    inputs = [arguments.texts, *(entry.file for entry in entries if entry.file), *weight_files(model_folder)]
     described = {
         **msgspec.structs.asdict(settings),
         "tools": msgspec.to_builtins(entries),
@@ -314,13 +317,13 @@ def _print(report: MiningReport, folder: Path, *, as_json: bool) -> None:
         print(json_text(msgspec.to_builtins(report)))
         return
     rows = []
-    for one in report.tools:
-        reasons = list(one.reasons.items())
+    for counts in report.tools:
+        reasons = list(counts.reasons.items())
         shown = [f"{reason} {number}" for reason, number in reasons[:_MAX_REASONS]]
         others = sum(number for _, number in reasons[_MAX_REASONS:])
         shown += [f"other {others}"] if others else []
-        numbers = (one.positions, one.samples, one.candidates, one.executed, one.kept)
-        rows.append((one.tool, *map(str, numbers), ", ".join(shown)))
+        numbers = (counts.positions, counts.samples, counts.candidates, counts.executed, counts.kept)
+        rows.append((counts.tool, *map(str, numbers), ", ".join(shown)))
     print("\n".join(table(rows, ("tool", "positions", "samples", "candidates", "executed", "kept", "not kept"))))
     print(f"{report.augmented} of {count_of(report.texts, 'text')} have calls")
     print(neutralise_line(f"wrote {folder}: candidates.jsonl, corpus.jsonl, report.json"))

@@ -61,10 +61,10 @@ def _read_assignment(argument: str) -> Assignment:
 
     Raises `ConfigError` for another form, an unreadable file and invalid JSON.
     """
-    found = _ASSIGNMENT.fullmatch(argument)
-    if found is None:
+    matched = _ASSIGNMENT.fullmatch(argument)
+    if matched is None:
         raise ConfigError(f"invalid argument {argument!r}", hint="use NAME=VALUE, NAME:=JSON, or one JSON object")
-    path, sign, text = found.groups()
+    path, sign, text = matched.groups()
     if text.startswith("@"):
         text = _read_file(path, text[1:])
     if sign == "=":
@@ -114,14 +114,14 @@ def apply_schema(assignments: Sequence[Assignment], schema: JSON, tool: str) -> 
 
 
 def _check_missing(arguments: Object, parsed: ParsedSchema, tool: str) -> None:
-    """Report all missing parameters with their types at once."""
-    found = find_object(parsed, parsed.root)
-    if found is None:
+    """Raise `ConfigError` with all missing parameters, their types and an example."""
+    root = find_object(parsed, parsed.root)
+    if root is None:
         return
-    names = [name for name in (*found.properties, *sorted(found.required)) if name in found.required]
+    names = [name for name in (*root.properties, *sorted(root.required)) if name in root.required]
     missing = [name for name in dict.fromkeys(names) if name not in arguments][:_MAX_SHOWN]
     if missing:
-        types = {name: type_text(parsed, found.properties.get(name, nodes.AnyNode())) for name in missing}
+        types = {name: type_text(parsed, root.properties.get(name, nodes.AnyNode())) for name in missing}
         listed = ", ".join(f"{name} ({types[name]})" for name in missing)
         example = " ".join(f"{name}:='{{…}}'" if types[name] == "object" else f"{name}=…" for name in missing)
         raise ConfigError(f"missing arguments of {tool}: {listed}", hint=f"add {example}")
@@ -141,31 +141,35 @@ class _Builder:
         """
         by_path: dict[tuple[str, ...], list[Assignment]] = {}
         located: dict[tuple[str, ...], nodes.Node] = {}
-        for one in assignments:
-            names, node = self._locate(one.path)
+        for assignment in assignments:
+            names, node = self._locate(assignment.path)
             located[names] = node
-            by_path.setdefault(names, []).append(one)
+            by_path.setdefault(names, []).append(assignment)
         out: Object = {}
         for names, given in by_path.items():
             self._insert(out, names, self._value(given, located[names]))
         return out
 
     def _locate(self, path: str) -> tuple[tuple[str, ...], nodes.Node]:
-        """Return the names of nested properties, and the node of the last one. A name may itself contain dots."""
+        """Return the names of nested properties, and the node of the last property.
+
+        A name may itself contain dots. Raises `ConfigError` for a property of a value that is not an object, and for an
+        unknown property.
+        """
         names: list[str] = []
         node, rest = self._parsed.root, path
         while rest:
-            found = find_object(self._parsed, node)
-            if found is None and not isinstance(resolve_node(self._parsed, node), nodes.AnyNode):
+            outer_node = find_object(self._parsed, node)
+            if outer_node is None and not isinstance(resolve_node(self._parsed, node), nodes.AnyNode):
                 outer = ".".join(names)
                 raise ConfigError(f"{outer} of {self._tool} is not an object, but {type_text(self._parsed, node)}")
-            properties = {} if found is None else found.properties
+            properties = {} if outer_node is None else outer_node.properties
             name, rest = _split_path(rest, properties)
             names.append(name)
             if name in properties:
                 node = properties[name]
                 continue
-            others = nodes.AnyNode() if found is None else found.others
+            others = nodes.AnyNode() if outer_node is None else outer_node.others
             if others is None:
                 raise _unknown_parameter(self._tool, path, ".".join([*names[:-1], ""]), name, list(properties))
             node = others
@@ -186,7 +190,10 @@ class _Builder:
         out[names[-1]] = value
 
     def _value(self, given: list[Assignment], node: nodes.Node) -> JSON:
-        """Convert one value, or several to an array."""
+        """Convert a single value, or several values of the same path to an array.
+
+        Raises `ConfigError` for several values if the parameter is not an array, and for a value of another type.
+        """
         if len(given) == 1:
             return given[0].value if given[0].is_json else self._convert(given[0], node)
         arrays = [one for one in self._alternatives(node) if isinstance(one, (nodes.ArrayNode, nodes.TupleNode))]
@@ -206,19 +213,22 @@ class _Builder:
         found = [resolve_node(self._parsed, branch) for branch in branches]
         return sorted(found, key=lambda branch: isinstance(branch, nodes.NullNode))
 
-    def _convert(self, one: Assignment, node: nodes.Node) -> JSON:
-        """Convert text to the first type that accepts it."""
+    def _convert(self, assignment: Assignment, node: nodes.Node) -> JSON:
+        """Convert text to the first type of the node that accepts it. Raises `ConfigError` if none does."""
         for branch in self._alternatives(node):
-            matches, value = self._convert_to(str(one.value), branch, one)
+            matches, value = self._convert_to(str(assignment.value), branch, assignment)
             if matches:
                 return value
         raise ConfigError(
-            f"{one.path} must be {type_text(self._parsed, node)}, got {shorten(str(one.value), 100)!r}",
-            hint=f"give a value of this type, or JSON: {one.path}:=…",
+            f"{assignment.path} must be {type_text(self._parsed, node)}, got {shorten(str(assignment.value), 100)!r}",
+            hint=f"give a value of this type, or JSON: {assignment.path}:=…",
         )
 
-    def _convert_to(self, text: str, node: nodes.Node, one: Assignment) -> tuple[bool, JSON]:
-        """Return whether the text is a value of the node, and the value."""
+    def _convert_to(self, text: str, node: nodes.Node, assignment: Assignment) -> tuple[bool, JSON]:
+        """Return whether the text is a value of the node, and the value.
+
+        Text that is no JSON array is the only item of an array.
+        """
         if isinstance(node, nodes.EnumNode):
             return _find_value(text, node.values)
         if isinstance(node, nodes.NumberNode):
@@ -232,7 +242,7 @@ class _Builder:
             if type(parsed) is list:
                 return True, parsed
             items = node.items if isinstance(node, nodes.ArrayNode) else None
-            return True, [self._item(one, items)]
+            return True, [self._item(assignment, items)]
         if isinstance(node, nodes.ObjectNode):
             parsed = _parse_json(text)
             return type(parsed) is dict, parsed

@@ -77,7 +77,10 @@ class PartPrinter:
             print("--output: the answer has no media; nothing was saved", file=sys.stderr)
 
     def _handle_media(self, part: Media) -> str:
-        """Save or describe one image, recording, file or link."""
+        """Save an image, recording or file to --output, and return a text about it; links are only described.
+
+        The second and later files get a number. Raises `ConfigError` if a file cannot be written.
+        """
         kind = part.media_type or part.kind
         if part.data is None:
             return f"[{kind}: {part.url or 'no data'}]"
@@ -106,7 +109,10 @@ def print_result(result: ToolResult, printer: PartPrinter) -> None:
 
 
 def _repeats(result: ToolResult) -> bool:
-    """Return True if the structured content is also the text, as the specification recommends."""
+    """Return whether the text repeats the structured content, as the specification recommends.
+
+    A content of only `result` is compared by that value, too, because servers wrap plain values so.
+    """
     from ...stream.strict import parse
 
     value = result.structured
@@ -172,7 +178,7 @@ def run_call(arguments: argparse.Namespace) -> int:
 
 
 def open_client(arguments: argparse.Namespace) -> McpClient:
-    """Return the client of the server given on the command line, with its progress and traffic."""
+    """Return the client of the server given on the command line; it prints progress and, with --traffic, messages."""
     from ...mcp.client.client import McpClient
     from ...mcp.client.login import Browser, Login
 
@@ -197,7 +203,7 @@ async def _call_tool(arguments: argparse.Namespace, given: Object | list[Assignm
 
 def _unusable_tool(client: McpClient, name: str) -> ConfigError:
     """Return the error for a tool that is missing or was refused, with the reason or a similar name."""
-    problem = next((one.reason for one in client.problems if one.tool == name), "")
+    problem = next((row.reason for row in client.problems if row.tool == name), "")
     if problem:
         return ConfigError(f"the tool {name} cannot be used: {problem}")
     close = nearest(name, list(client.tools))
@@ -245,7 +251,7 @@ def run_read(arguments: argparse.Namespace) -> int:
         print(json_text({"contents": contents}))
         return 0
     printer = PartPrinter(arguments.output, show_all=arguments.all)
-    printer.print_parts(decode_content({"content": [{"type": "resource", "resource": one} for one in contents]}))
+    printer.print_parts(decode_content({"content": [{"type": "resource", "resource": item} for item in contents]}))
     printer.finish()
     return 0
 
@@ -315,10 +321,10 @@ async def _get_prompt(arguments: argparse.Namespace, given: Object | list[Assign
     prompt or unsuitable arguments.
     """
     async with open_client(arguments) as client:
-        listed = [one for one in await client.prompts() if type(one) is dict]
-        declared = next((one for one in listed if one.get("name") == arguments.prompt), None)
+        listed = [entry for entry in await client.prompts() if type(entry) is dict]
+        declared = next((entry for entry in listed if entry.get("name") == arguments.prompt), None)
         if declared is None:
-            names = [name for one in listed if type(name := one.get("name")) is str]
+            names = [name for entry in listed if type(name := entry.get("name")) is str]
             raise _unknown_name(f"the prompt {arguments.prompt} does not exist", arguments.prompt, names)
         if isinstance(given, list):
             given = _check_arguments(given, declared, arguments.prompt)
@@ -351,7 +357,7 @@ def _unknown_name(message: str, name: str, known: list[str]) -> ConfigError:
 
 
 def _print_messages(answer: Object, printer: PartPrinter) -> None:
-    """Print the messages, each after its role."""
+    """Print the messages, each after its role. Raises `ProtocolError` if the answer has none."""
     from ...mcp.protocol.content import decode_content
 
     messages: JSON = answer.get("messages")

@@ -40,7 +40,10 @@ def add_bridge(commands: Any) -> None:
 
 
 def run_bridge(arguments: argparse.Namespace) -> int:
-    """Bridge a URL to stdio, or with `--http` a command to HTTP. Other combinations change no transport."""
+    """Bridge a URL to stdio, or with `--http` a command to HTTP.
+
+    Raises `ConfigError` for other combinations, which change no transport.
+    """
     spec = parse_spec(arguments.target, arguments)
     if arguments.http is None:
         if spec.url is None:

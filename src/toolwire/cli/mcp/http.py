@@ -100,7 +100,10 @@ def require_uvicorn() -> None:
 
 
 async def serve_app(app: AsgiApp, host: str, port: int) -> None:
-    """Serve an app with uvicorn, with the gateway's limits for slow clients, until a signal stops it."""
+    """Serve an app with uvicorn, with the gateway's limits for slow clients, until a signal stops it.
+
+    Raises `MissingExtra` without uvicorn, and `ConfigError` if the address cannot be used.
+    """
     require_uvicorn()
     import uvicorn
 
@@ -148,7 +151,10 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 @contextmanager
 def _exit_on_sigterm() -> Iterator[None]:
-    """Turn SIGTERM into SystemExit. uvicorn stops at the signal, then raises it again, and cleanup must follow."""
+    """Turn SIGTERM into SystemExit in the block; outside of the main thread, which cannot set handlers, do nothing.
+
+    uvicorn stops at the signal, then raises it again, and cleanup must follow.
+    """
 
     def stop(*_: object) -> None:
         raise SystemExit(0)

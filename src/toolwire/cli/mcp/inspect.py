@@ -75,7 +75,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _inspect(arguments: argparse.Namespace) -> int:
-    """Connect to the servers and write the lock, or print JSON, schemas or an overview."""
+    """Connect to the servers, and write the lock or print JSON, schemas or an overview.
+
+    Returns 1 if a server or tool has a problem.
+    """
     from ...audit.report import Report
     from ...audit.tools import audit_tools
 
@@ -142,8 +145,8 @@ def _print_servers(servers: McpServers, contents: dict[str, _Contents], log: Tra
     for name, client in servers.clients.items():
         if client.greeting is None:
             continue
-        found, card = contents[name], client.greeting.card
-        lists = {"tool": client.tools, "resource": found.resources, "prompt": found.prompts}
+        listed, card = contents[name], client.greeting.card
+        lists = {"tool": client.tools, "resource": listed.resources, "prompt": listed.prompts}
         counts = ", ".join(count_of(len(items), noun) for noun, items in lists.items())
         title = f"{card.info.get('name', name)} {card.info.get('version', '')}".strip()[:200]
         print(paint(neutralise_line(f"{title}, MCP {client.greeting.version}: {counts}"), "bold"))
@@ -153,11 +156,11 @@ def _print_servers(servers: McpServers, contents: dict[str, _Contents], log: Tra
             listing.print_text(card.instructions)
         _print_section("tools", client.tools)
         listing.print_tools(list(client.tools.values()))
-        _print_section("resources", found.resources)
-        listing.print_resources(found.resources)
-        _print_section("prompts", found.prompts)
-        listing.print_prompts(found.prompts)
-        for problem in found.problems:
+        _print_section("resources", listed.resources)
+        listing.print_resources(listed.resources)
+        _print_section("prompts", listed.prompts)
+        listing.print_prompts(listed.prompts)
+        for problem in listed.problems:
             print_note(problem, "red")
         print()
 
@@ -187,12 +190,12 @@ def _print_report(servers: McpServers, report: Report, total: int, *, show_all: 
 def _print_schemas(tools: tuple[Tool, ...], target: str, total: int) -> None:
     """Print the schema of each tool as sent to `target`, with the losses."""
     for tool in tools:
-        found = _lower_schema(tool, target)
+        lowered = _lower_schema(tool, target)
         print(paint(reveal_line(f"── {tool.name} ──"), "bold"))
-        print(json_text(found["schema"]))
+        print(json_text(lowered["schema"]))
         rows = [
             (loss["severity"], loss["path"] or "/", f"{loss['concept']} {loss['action']}", loss["detail"])
-            for loss in found["losses"]
+            for loss in lowered["losses"]
         ]
         print("\n".join([*table(rows, ("severity", "location", "loss", "reason")), ""]) if rows else "")
     if total > len(tools):
@@ -231,7 +234,7 @@ def _report_as_json(servers: McpServers, contents: dict[str, _Contents], report:
         for server, tool, name in servers.named_tools()
         if name in offered
     }
-    problems = [{"server": one.server, "tool": one.tool, "reason": one.reason} for one in servers.problems]
+    problems = [{"server": row.server, "tool": row.tool, "reason": row.reason} for row in servers.problems]
     return {"servers": shown, "problems": problems, "declared": declared, **as_json(report)}
 
 

@@ -103,7 +103,10 @@ class ToolsFile:
         return found
 
     def reload_if_changed(self) -> bool:
-        """Load the file again if it has changed. Return True if its tools were replaced."""
+        """Load the file again if it or its modules have changed; return whether its tools were replaced.
+
+        If it cannot be loaded, the error is logged and the old tools and modules stay.
+        """
         stamps = {file: _stamp(file) for file in self._stamps}
         if stamps == self._stamps:
             return False
@@ -238,7 +241,10 @@ def _add_log_options(parser: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Serve over stdio or HTTP. Check the access settings before the source is opened."""
+    """Serve over stdio or HTTP until the end, with the log on standard error.
+
+    The access settings are checked before the source is opened.
+    """
     _configure_log(arguments)
     guard = None if arguments.http is None else make_guard(arguments, parse_address(arguments.http)[0])
     loaded = load_file(arguments)
@@ -309,7 +315,10 @@ def load_file(arguments: argparse.Namespace) -> Offer | None:
 
 @asynccontextmanager
 async def _open_offer(arguments: argparse.Namespace, loaded: Offer | None) -> AsyncIterator[Offer]:
-    """Open an OpenAPI document or MCP servers, if no file was loaded."""
+    """Yield the loaded file, or open an OpenAPI document or MCP servers and yield their tools.
+
+    Raises `ConfigError` for options that another kind of source needs.
+    """
     if loaded is not None:
         yield loaded
         return
@@ -324,7 +333,10 @@ async def _open_offer(arguments: argparse.Namespace, loaded: Offer | None) -> As
 
 
 def make_server(arguments: argparse.Namespace, offered: Offer) -> Server:
-    """Build the server of an opened source."""
+    """Return the server of an opened source.
+
+    Raises `ConfigError` for --approve suspend with a store in memory, and for an unset variable.
+    """
     from ...mcp.server.server import Server
     from ...run.calls.policy import Policy
 
@@ -348,7 +360,7 @@ def make_server(arguments: argparse.Namespace, offered: Offer) -> Server:
 
 
 async def _serve_http(server: Server, arguments: argparse.Namespace, guard: Guard) -> None:
-    """Serve over HTTP with uvicorn."""
+    """Print the address and the tools to standard error, and serve over HTTP with uvicorn."""
     from ...mcp.server.http import HttpApp
 
     require_uvicorn()

@@ -155,9 +155,9 @@ class TrafficLog:
         """Return the latencies of a server in one line: connect, then each method with its number of requests."""
         parts = [f"connect {milliseconds(self.connected[server])}"] if server in self.connected else []
         by_method: dict[str, list[float]] = {}
-        for one in self.latencies:
-            if one.server == server and one.method not in _GREETINGS:
-                by_method.setdefault(one.method, []).append(one.seconds)
+        for latency in self.latencies:
+            if latency.server == server and latency.method not in _GREETINGS:
+                by_method.setdefault(latency.method, []).append(latency.seconds)
         for method, seconds in by_method.items():
             times = f" ({len(seconds)} requests)" if len(seconds) > 1 else ""
             parts.append(f"{method} {milliseconds(sum(seconds))}{times}")
@@ -169,9 +169,9 @@ class TrafficLog:
         return {
             "connect_ms": None if connected is None else round(1000 * connected, 3),
             "requests": [
-                {"method": one.method, "name": one.name or None, "ms": round(1000 * one.seconds, 3)}
-                for one in self.latencies
-                if one.server == server
+                {"method": latency.method, "name": latency.name or None, "ms": round(1000 * latency.seconds, 3)}
+                for latency in self.latencies
+                if latency.server == server
             ],
         }
 

@@ -70,7 +70,10 @@ def add_to(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the changes of the client's settings, and apply them with `--write`. The key is not printed."""
+    """Print the changes of the client's settings without the key, and apply them with `--write`.
+
+    Raises `ConfigError` for --write if no model can be named.
+    """
     home = arguments.home or Path.home()
     key = _read_key(arguments.key_env)
     shown = ANY_KEY if arguments.key_env is None else f"${arguments.key_env}"
@@ -96,7 +99,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _choose_models(arguments: argparse.Namespace, url: str, key: str) -> ChosenModels:
-    """Return the models of the options, else those that the gateway or its settings file offer for the client."""
+    """Return the models of the options, else the models that the gateway or its settings file offer for the client.
+
+    Both are None, with a note, if the gateway does not run or lists no models. Raises `ConfigError` if it refuses the
+    request, needs a key or has no suitable model.
+    """
     client, small = arguments.client, arguments.small_model
     if small is not None and client != "claude":
         raise ConfigError(f"{client} has no small model", hint="remove --small-model")
@@ -143,7 +150,7 @@ def _key_required(url: str) -> ConfigError:
 
 
 def _read_key(variable: str | None) -> str:
-    """Return the key, or a placeholder for a gateway without keys."""
+    """Return the key, or a placeholder for a gateway without keys. Raises `ConfigError` if the variable is not set."""
     if variable is None:
         return ANY_KEY
     key = os.environ.get(variable, "").strip()
@@ -155,7 +162,7 @@ def _read_key(variable: str | None) -> str:
 
 
 def _print_change(change: FileChange, key: str, shown: str) -> None:
-    """Print the changes, with the key replaced by its placeholder."""
+    """Print the changes of a file as a diff, with the key replaced by its placeholder."""
     before = _read(change.path)
     if before == change.text:
         print(f"{change.path} is already up to date")
@@ -168,7 +175,7 @@ def _print_change(change: FileChange, key: str, shown: str) -> None:
 
 
 def _write(change: FileChange) -> None:
-    """Write the new settings; keep the old file with the suffix `.bak`."""
+    """Write the new settings, keep the old file with the suffix `.bak`, and print the path; nothing if they are equal."""
     change.path.parent.mkdir(parents=True, exist_ok=True)
     before = _read(change.path)
     if before == change.text:
@@ -209,7 +216,11 @@ def _claude_changes(
 def _codex_changes(
     home: Path, url: str, models: ChosenModels, limits: ModelLimits, _: str, shown: str
 ) -> tuple[list[FileChange], str]:
-    """Return the new settings of Codex. The file is edited as text, to keep the user's comments."""
+    """Return the new settings of Codex, and the command to run it.
+
+    The file is edited as text, to keep the user's comments. Raises `ConfigError` for invalid TOML and an existing
+    provider of this name.
+    """
     model = models.main
     path = home / ".codex" / "config.toml"
     before = _read(path)
@@ -256,12 +267,12 @@ def _read_json(path: Path) -> Any:
     """
     text = _read(path)
     try:
-        found = json.loads(text) if text.strip() else {}
+        document = json.loads(text) if text.strip() else {}
     except json.JSONDecodeError as error:
         raise ConfigError(f"{path} is not valid JSON: {error}") from None
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise ConfigError(f"{path} must contain a JSON object")
-    return found
+    return document
 
 
 def _dump_json(settings: Any) -> str:

@@ -82,7 +82,11 @@ def list_models(settings: Settings, upstreams: tuple[str, ...] = ()) -> Availabl
 
 
 def choose_models(client: str, available: AvailableModels) -> ChosenModels | None:
-    """Return the models for a coding agent, or None if it cannot work with any of them."""
+    """Return the models for a coding agent, or None if it cannot work with any of them.
+
+    Models of its own family come first, and small models serve its background tasks. (None, None): the gateway accepts
+    the agent's own model names.
+    """
     names = available.agent_names
     family = [name for name in names if any(mark in name.lower() for mark in _FAMILIES[client])] or list(names)
     if family:
@@ -193,7 +197,10 @@ def _read_limits(path: Path, model: str) -> ModelLimits:
 
 
 async def _request_limits(url: str, key: str, model: str) -> ModelLimits:
-    """Ask the gateway for the description of a model, in the format of Anthropic, which has both limits."""
+    """Ask the gateway for a model's limits; unknown if it does not answer.
+
+    Only the format of Anthropic has both limits.
+    """
     from ...net.http.client import HttpTransport
     from ...stream.strict import parse_object
 
@@ -221,7 +228,10 @@ def _read_models(path: Path) -> AvailableModels:
 
 
 async def _request_models(url: str, key: str) -> tuple[str, ...]:
-    """Ask the gateway for the names of the models that the key may use."""
+    """Return the names of the models that the key may use at the gateway.
+
+    Raises `UpstreamError` if it refuses or is too slow.
+    """
     from ...net.model.endpoint import endpoint_of
     from ...net.model.server_facts import list_models
     from ...wire.models.vendors import COMPATIBLE

@@ -95,7 +95,7 @@ def print_banner(banner: str) -> None:
 
 
 def _check(settings: Settings) -> None:
-    """Refuse settings with which several workers would behave differently from one process."""
+    """Raise `ConfigError` for settings with which several workers would behave differently from one process."""
     from ...gateway.config.parsing import SHARED_STATE_HINT
     from ...gateway.state.opening import state_address
 
@@ -165,7 +165,7 @@ def add_to(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the gateway, with uvloop if it is installed, or the parent process of its workers."""
+    """Run the gateway, with uvloop if it is installed, or the parent process of its workers; return the exit code."""
     worker = WorkerProcess.take_from(os.environ)
     arguments.is_reload = worker is not None  # the parent has printed the report about a LiteLLM file
     settings = _load_settings(arguments)
@@ -261,7 +261,10 @@ async def _serve(arguments: argparse.Namespace, settings: Settings, worker: Work
 async def _run_as_worker(
     worker: WorkerProcess | None, state: State, telemetry: Telemetry
 ) -> AsyncIterator[Callable[[], bytes]]:
-    """Run the tasks of a worker inside the block, and return the page of the metrics: of this process or of all."""
+    """Open the state and run a worker's tasks inside the block; yield the function for the metrics page.
+
+    The page covers this process, or all workers.
+    """
     if worker is None:
         yield telemetry.metrics
         return
@@ -281,7 +284,10 @@ async def _run_as_worker(
 async def _apply(
     settings: Settings, gateway: Gateway, tools: ToolLoader, worker: WorkerProcess | None, secret: str
 ) -> None:
-    """Apply new settings with their tools; the old tools stay open until the last request that may call them ends."""
+    """Apply new settings with their tools; the old tools stay open until the last request that may call them ends.
+
+    If the settings cannot be applied, the new tools are closed and the error is raised.
+    """
     opened = await tools.prepare(settings)
     try:
         _remember_keys(settings, worker)
@@ -299,7 +305,10 @@ def _remember_keys(settings: Settings, worker: WorkerProcess | None) -> None:
 
 
 def _require_model(gateway: Gateway, *, is_demo: bool) -> None:
-    """Fail at start, not at the first request, if there is no model."""
+    """Raise `ConfigError` if there is no model, at the start instead of the first request.
+
+    With --demo, also load the local model.
+    """
     if is_demo:
         from ...local import open_model
 
@@ -312,7 +321,11 @@ def _require_model(gateway: Gateway, *, is_demo: bool) -> None:
 
 
 def _load_settings(arguments: argparse.Namespace) -> Settings:
-    """Load the settings file and apply the options. With `--demo`, models of the file replace demo models."""
+    """Load the settings file and apply the options.
+
+    With `--demo`, models of the file take precedence over the demo's. Sets `arguments.config` to the default file if it
+    exists. Raises `ConfigError` for invalid settings or options.
+    """
     from ...gateway.config.settings import Settings
     from .demo_gateway import demo_settings
 
@@ -333,7 +346,11 @@ def _load_settings(arguments: argparse.Namespace) -> Settings:
 
 
 def _load_file(path: Path, arguments: argparse.Namespace) -> Settings:
-    """Load a settings file. The report about a LiteLLM file is printed at the start; reloads log a summary."""
+    """Load a settings file.
+
+    The report about a LiteLLM file is printed at the start; reloads log a summary. With --strict, raises `ConfigError`
+    if part of a LiteLLM file has no equivalent.
+    """
     from ...gateway.settings_file import import_litellm, is_litellm, load_settings, require_complete
     from .settings import print_report
 

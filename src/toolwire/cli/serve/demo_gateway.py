@@ -82,7 +82,10 @@ async def serve_and_ask() -> int:
 
 
 async def _finish_asking(asking: asyncio.Task[None], serving: asyncio.Future[None]) -> bool:
-    """Wait for the answers, and return True. If an interrupt or an error ends them, wait for the gateway, too."""
+    """Wait for the answers, and return True.
+
+    If an interrupt ends them, wait for the gateway and return False; another error stops the gateway and is raised.
+    """
     await asyncio.wait({asking, serving}, return_when=asyncio.FIRST_COMPLETED)
     if serving.done():
         asking.cancel()
@@ -110,7 +113,7 @@ def _stop_gateway() -> None:
 
 
 async def _ask_all(url: str) -> None:
-    """Run the same conversation through each protocol of the gateway, and print a table of the answers."""
+    """Run the same conversation through each protocol of the gateway, and print progress and a table of the answers."""
     from ...net.http.client import HttpTransport
     from ...net.tools.runner import Runner
     from ...run.tools.function_tool import tool
@@ -126,13 +129,13 @@ async def _ask_all(url: str) -> None:
         for ingress in _INGRESSES:
             began = perf_counter()
             print(f"  asking through {ingress} …", end="", flush=True)
-            path, call, result, words = await _run_conversation(url, ingress, runner, transport)
-            talks.append(DemoAnswer(ingress, path, call, result, words, perf_counter() - began))
+            path, call, result, text = await _run_conversation(url, ingress, runner, transport)
+            talks.append(DemoAnswer(ingress, path, call, result, text, perf_counter() - began))
             print(f" {talks[-1].seconds:.1f} s", flush=True)
     runner.close()
     print()
     headers = ("protocol", "endpoint", "call", "result", "seconds", "answer")
-    rows = [(one.ingress, one.path, one.call, one.result, f"{one.seconds:.1f}", one.text) for one in talks]
+    rows = [(row.ingress, row.path, row.call, row.result, f"{row.seconds:.1f}", row.text) for row in talks]
     print("\n".join(table(rows, headers)))
 
 
@@ -152,7 +155,10 @@ async def _run_conversation(
 
 
 async def _ask(url: str, ingress: str, request: Request, transport: HttpTransport) -> tuple[str, Response]:
-    """Send the request as a client of this one protocol would."""
+    """Send the request as a client of this protocol would; return the path and the answer.
+
+    Raises `UpstreamError` unless the status is 200.
+    """
     from ...ir.text import to_bytes
     from ...stream.strict import parse_object
     from ...wire import get

@@ -68,7 +68,10 @@ def add_keys(commands: Any) -> None:
 
 
 def _create_key(arguments: argparse.Namespace) -> int:
-    """Create a key, add the row with its hash to the settings file, and print the key."""
+    """Create a key, add the row with its hash to the settings file, and print the key.
+
+    Raises `ConfigError` for an invalid or existing name.
+    """
     from ...gateway.keys import hash_key, new_key
 
     name, path = arguments.name, _settings_path(arguments.config or CONFIG)
@@ -156,7 +159,10 @@ def _append_key(text: str, name: str, row: dict[str, Any]) -> str:
 
 
 def _remove_table(text: str, name: str) -> str:
-    """Remove one table, from its header to its last value. Comments after that belong to the next table."""
+    """Return the text without the table of a key, from its header to its last value.
+
+    Comments after that belong to the next table, and an empty line before the header is removed, too.
+    """
     lines = text.splitlines(keepends=True)
     starts = [number for number, line in enumerate(lines) if line.lstrip().startswith("[")]
     for start, end in zip(starts, [*starts[1:], len(lines)], strict=False):
@@ -176,24 +182,30 @@ def _is_header(line: str, name: str) -> bool:
 
 
 def _write(path: Path, text: str, expected: dict[str, Any]) -> None:
-    """Replace the file, but only if the new text parses to exactly the wanted document."""
+    """Replace the file, but only if the new text parses to exactly the wanted document.
+
+    Raises `ConfigError` if it does not, or if the settings are invalid.
+    """
     from ...gateway.config.parsing import parse_settings
 
     try:
-        said: dict[str, Any] | None = {"keys": {}, **tomllib.loads(text)}
+        parsed: dict[str, Any] | None = {"keys": {}, **tomllib.loads(text)}
     except tomllib.TOMLDecodeError:
-        said = None
-    if said != expected:
+        parsed = None
+    if parsed != expected:
         raise ConfigError(
             f"cannot edit the keys in {path.name}",
             hint="write each key as a separate table: [keys.NAME]",
         )
-    parse_settings(said)
+    parse_settings(parsed)
     replace_file(path.resolve(), text)
 
 
 def replace_file(path: Path, text: str) -> None:
-    """Replace the file atomically, so that a gateway reads either the old or the new content."""
+    """Replace the file atomically, so that a gateway reads either the old or the new content.
+
+    It keeps its mode; a new file is readable for its owner only. Raises `ConfigError` if it cannot be written.
+    """
     mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
     try:
         number, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
@@ -251,7 +263,7 @@ def run_usage(arguments: argparse.Namespace) -> int:
 
 
 def _load_sums(config: str, by: str, since: float) -> list[UsageSum]:
-    """Return the sums of the usage store that the settings name."""
+    """Return the sums of the usage store that the settings name. Raises `ConfigError` if they name none."""
     from ...gateway.settings_file import load_settings
     from ...gateway.state.opening import usage_address
     from ...gateway.state.usage import open_usage
@@ -267,7 +279,10 @@ def _load_sums(config: str, by: str, since: float) -> list[UsageSum]:
 
 
 def _parse_since(text: str | None) -> float:
-    """Return a time in seconds since the epoch; without a time zone it is UTC."""
+    """Return a time in seconds since the epoch; without a time zone it is UTC, and without a text 0.
+
+    Raises `ConfigError` unless it is a date, a time or a span before now.
+    """
     if text is None:
         return 0.0
     span = _SPAN(text)

@@ -41,7 +41,10 @@ class RequestTable:
         self._clean = clean
 
     def __call__(self, request_log: RequestLog, /) -> None:
-        """Print a finished request; repeat the header every 20 rows."""
+        """Print a finished request; repeat the header every 20 rows.
+
+        A row that cannot be written is reported to `_report_loss`.
+        """
         if request_log.status and not request_log.model and request_log.error is None:
             return  # health checks and model lists
         try:

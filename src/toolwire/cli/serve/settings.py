@@ -129,7 +129,10 @@ def run_init(arguments: argparse.Namespace) -> int:
 
 
 def _describe_machine(*, probe: bool) -> str:
-    """Return settings with an upstream for each provider whose key is set and for each server that runs here."""
+    """Return settings with an upstream for each provider whose key is set and for each server that runs here.
+
+    Servers are searched only with `probe`. A note is printed if nothing is found.
+    """
     from ...gateway.config.notation import comment_lines
     from ..models import find_local_servers
 
@@ -142,7 +145,10 @@ def _describe_machine(*, probe: bool) -> str:
 
 
 def _provider_tables() -> list[str]:
-    """Return the tables of providers whose key is set. Their models are available as `provider/model`."""
+    """Return the tables of providers whose key is set, and print each.
+
+    Their models are available as `provider/model`.
+    """
     from ...gateway.config.notation import comment_lines, format_table
     from ...gateway.config.settings import UpstreamRow
     from ...gateway.routing.upstreams import upstreams_from_environment
@@ -163,7 +169,10 @@ def _provider_tables() -> list[str]:
 
 
 def _server_tables(server: LocalServer) -> list[str]:
-    """Return the tables of a server on this machine and of its models."""
+    """Return the tables of a server on this machine and of its models, and print its address.
+
+    Models beyond `_MAX_MODELS` are only counted.
+    """
     from ...gateway.config.notation import comment_lines, format_table
     from ...gateway.config.settings import ModelRow, UpstreamRow
 
@@ -180,7 +189,10 @@ def _server_tables(server: LocalServer) -> list[str]:
 
 
 def _convert(path: Path, *, strict: bool) -> str:
-    """Convert a LiteLLM file, and print the report about the rest of it."""
+    """Return a LiteLLM file as settings, and print the report about the rest of it.
+
+    Raises `ConfigError` if no model can be converted, and with `strict` if any part has no equivalent.
+    """
     from ...gateway.settings_file import parse_litellm_file, require_complete
 
     imported = parse_litellm_file(path, os.environ)
@@ -290,12 +302,15 @@ def _check_toml(path: Path) -> tuple[Settings | None, list[dict[str, Any]]]:
         if not problem.path or problem.path[:2] not in invalid:
             problems.append(problem)
     lines = TomlLines(text)
-    rows = [_make_row(lines.find(one.path), one.location, one.message, one.hint) for one in problems]
+    rows = [_make_row(lines.find(found.path), found.location, found.message, found.hint) for found in problems]
     return parsed.settings, sorted(rows, key=lambda row: row["line"] or 0)
 
 
 def _check_litellm(path: Path) -> tuple[Settings | None, list[dict[str, Any]]]:
-    """Return the usable settings of a LiteLLM file, and one row per skipped model or ignored setting."""
+    """Return the usable settings of a LiteLLM file, and a row per skipped model or ignored setting.
+
+    Sets the environment variables of the file in this process, for the probes.
+    """
     from ...gateway.settings_file import keep_usable, parse_litellm_file
 
     imported = parse_litellm_file(path, os.environ)

@@ -61,7 +61,10 @@ class ToolLoader:
         self._leaving: set[asyncio.Task[None]] = set()  # tasks that close replaced rows
 
     async def prepare(self, settings: Settings) -> _LoadedTools:
-        """Open the tools of new settings, reusing unchanged rows; on an error the current tools stay unchanged."""
+        """Open the tools of new settings together, reusing rows that are unchanged in settings and files.
+
+        On an error, the newly opened rows are closed, the current tools stay, and the error is raised.
+        """
         rows: dict[str, _OpenRow] = {}
 
         async def open_row(pattern: str, row: ToolsRow) -> None:
@@ -81,7 +84,7 @@ class ToolLoader:
             raise
 
     def activate(self, opened: _LoadedTools, unused: Callable[[], Awaitable[None]] | None = None) -> None:
-        """Make the prepared tools current; close the replaced ones after `unused` returns."""
+        """Make the prepared tools current; close the replaced tools after `unused` returns, or in `aclose` without it."""
         before, self._current = self._current, opened
         left = [
             open_row for open_row in before.rows.values() if not any(open_row is kept for kept in opened.rows.values())
@@ -116,7 +119,10 @@ class ToolLoader:
             return _OpenRow(row, content, runner, stack.pop_all())
 
     def _make_server(self, rows: dict[str, _OpenRow]) -> Server | None:
-        """Return the MCP server of the published row. Reuse the current one if its runner is unchanged."""
+        """Return the MCP server of the published row, the current server if its runner is unchanged, or None.
+
+        Raises `ConfigError` for several published rows.
+        """
         published = [open_row for open_row in rows.values() if open_row.row.publish]
         if not published:
             return None
@@ -130,7 +136,11 @@ class ToolLoader:
 
 
 def _make_runner(row: ToolsRow, sources: list[Source], observers: Sequence[Observer]) -> Runner:
-    """Make the runner of a row. Calls that need approval wait in its store, if another process can open the store."""
+    """Return the runner of a row.
+
+    Calls that need approval wait in its store, if another process can open the store. Raises `ConfigError` for
+    `approve` with a store in memory, and for a missing folder.
+    """
     from ...gateway.config.settings import require_store_folder
     from ...net.stores import open_store
     from ...net.tools.runner import Runner
@@ -170,7 +180,10 @@ async def _close_rows(rows: Collection[_OpenRow], but: Collection[_OpenRow]) -> 
 
 
 async def _load_sources(row: ToolsRow, stack: AsyncExitStack) -> list[Source]:
-    """Return the tools of the files, MCP servers and OpenAPI documents of a row. `stack` closes the connections."""
+    """Return the tools of the files, MCP servers and OpenAPI documents of a row, and print the tools that were skipped.
+
+    `stack` closes the connections.
+    """
     sources: list[Source] = [load_tools(file) for file in row.files]
     if row.mcp is not None:
         from ...mcp.client import McpServers
@@ -185,7 +198,10 @@ async def _load_sources(row: ToolsRow, stack: AsyncExitStack) -> list[Source]:
 
 
 def _open_api(row: OpenApiRow) -> ApiToolbox:
-    """Return the tools of an OpenAPI document, and report the operations that are not offered."""
+    """Return the tools of an OpenAPI document, and print the operations that are not offered.
+
+    A credential without a scheme is used for all schemes.
+    """
     from ...openapi import toolbox
 
     references = {scheme: f"${{{name}}}" for scheme, name in row.variables.items()}

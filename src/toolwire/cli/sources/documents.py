@@ -71,7 +71,10 @@ class ToolDocuments:
         )
 
     def _add_rows(self, file: str, what: str, rows: Sequence[tuple[int, SourceLocation, Any]]) -> None:
-        """Add the rows of a log. Rows without tools or requests become a note; a log without any is an error."""
+        """Add the tools and requests of a log; rows without either become a note.
+
+        Raises `ConfigError` for a log without any. `what` names the rows in the note.
+        """
         skipped: list[str] = []
         for number, location, document in rows:
             try:
@@ -88,7 +91,10 @@ class ToolDocuments:
             self.notes.append(f"{file}: {len(skipped)} {what} are neither tools nor requests: {some}")
 
     def _add_item(self, location: SourceLocation, document: Any, depth: int = 0) -> bool:
-        """Take the tools or the request of a document, or of a document inside it; return False if there are none."""
+        """Add the tools or the request of a document, or of a document inside it; return False if there are none.
+
+        Raises `ProtocolError` for an invalid request or declaration.
+        """
         from ...audit.request_rules import LoggedRequest
         from ...bridge.translation.detection import detect
         from ...wire import get, mcp
@@ -96,19 +102,19 @@ class ToolDocuments:
         if type(document) in (bytes, str):
             document = _parse(document) if document.strip()[:1] in (b"{", "{") else None
         try:
-            found = detect(document)
+            detected = detect(document)
         except ProtocolError:
             return self._add_inside(location, document, depth)
-        if found.kind == "request":
-            wire = get(found.wire)
+        if detected.kind == "request":
+            wire = get(detected.wire)
             self.requests.append(LoggedRequest(location, wire.decode_request(document), wire, document))
-        elif found.kind != "tools":
+        elif detected.kind != "tools":
             return self._add_inside(location, document, depth)
-        elif found.wire == mcp.NAME:
+        elif detected.wire == mcp.NAME:
             self.add_tools(location, mcp.list_tools([document] if "inputSchema" in document else document))
         else:
             declared = document.get("tools", [document]) if type(document) is dict else document
-            self.add_tools(location, get(found.wire).decode_tools(declared))
+            self.add_tools(location, get(detected.wire).decode_tools(declared))
         return True
 
     def _add_inside(self, location: SourceLocation, document: Any, depth: int) -> bool:

@@ -51,7 +51,10 @@ class ParameterText(NamedTuple):
 
 
 def list_parameters(schema: JSON, limit: int = MAX_PARAMETERS) -> tuple[list[ParameterText], bool]:
-    """Return the parameters of a schema, and whether some were left out because of the limit."""
+    """Return the parameters of a schema, and whether some were left out because of the limit.
+
+    Raises `SchemaError` for an invalid schema.
+    """
     from ...schema.parsing.parser import parse_schema
 
     parsed = parse_schema(schema)
@@ -65,10 +68,10 @@ def list_parameters(schema: JSON, limit: int = MAX_PARAMETERS) -> tuple[list[Par
 
 def _walk(parsed: ParsedSchema, node: Node, prefix: str, depth: int) -> Iterator[ParameterText]:
     """Yield the parameters of an object and of the objects inside it, with dotted paths, to `_MAX_DEPTH`."""
-    found = find_object(parsed, node)
-    if found is None or depth >= _MAX_DEPTH:
+    outer = find_object(parsed, node)
+    if outer is None or depth >= _MAX_DEPTH:
         return
-    for name, inner in found.properties.items():
+    for name, inner in outer.properties.items():
         annotations = {**resolve_node(parsed, inner).annotations, **inner.annotations}
         default = _value_text(annotations["default"]) if "default" in annotations else None
         description = annotations.get("description")
@@ -76,7 +79,7 @@ def _walk(parsed: ParsedSchema, node: Node, prefix: str, depth: int) -> Iterator
         yield ParameterText(
             path,
             type_text(parsed, inner),
-            name in found.required,
+            name in outer.required,
             default,
             description if isinstance(description, str) else "",
         )
@@ -198,7 +201,7 @@ class Listing:
             if type(raw) is dict:
                 address = _text(raw, "uri") or _text(raw, "uriTemplate")
                 name = _text(raw, "title") or _text(raw, "name")
-                rows.append([self._cell(one) for one in (address, name, _text(raw, "mimeType"))])
+                rows.append([self._cell(cell) for cell in (address, name, _text(raw, "mimeType"))])
                 rows[-1].append(self._cut(_text(raw, "description").partition("\n")[0]))
         for line in table(rows):
             print(line)
@@ -213,12 +216,12 @@ class Listing:
             declared = raw.get("arguments")
             rows = [
                 (
-                    self._cell(_text(one, "name")),
-                    "required" if one.get("required") is True else "optional",
-                    self._cut(_text(one, "description"), _MAX_PARAMETER_TEXT),
+                    self._cell(_text(argument, "name")),
+                    "required" if argument.get("required") is True else "optional",
+                    self._cut(_text(argument, "description"), _MAX_PARAMETER_TEXT),
                 )
-                for one in self._first(declared if type(declared) is list else [], "arguments", _MAX_PARAMETERS)
-                if type(one) is dict
+                for argument in self._first(declared if type(declared) is list else [], "arguments", _MAX_PARAMETERS)
+                if type(argument) is dict
             ]
             self._print_indented(table(rows), _INDENT)
 

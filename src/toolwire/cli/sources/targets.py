@@ -50,7 +50,10 @@ def add_ttl_option(parser: argparse.ArgumentParser) -> None:
 
 
 def load_tools(file: str, hint: str = "give a Python file with your functions") -> ModuleType:
-    """Import the file as a module. `hint`: for a file that cannot be read."""
+    """Import the file as a module, registered under its name, with its folder at the end of `sys.path`.
+
+    `hint` is for a file that cannot be read. Raises `ConfigError` if it is missing or fails.
+    """
     path = Path(file)
     if not path.is_file():
         raise ConfigError(f"cannot read {file}: not a file", hint=hint)
@@ -129,7 +132,7 @@ def positive_seconds(text: str) -> float:
 
 
 def add_server_options(parser: Any, *, timeout: float = 60.0) -> None:
-    """Add the options of a server: `parser` is a parser or a group of options, `timeout` the default of a request."""
+    """Add the options for MCP servers to a parser or a group; `timeout` is the default of a request in seconds."""
     add_list(parser, "--header", metavar="NAME=VALUE", help="HTTP header for a URL; ${VARIABLE} is expanded")
     add_list(parser, "--env", metavar="NAME=VALUE", help="environment variable for a command")
     parser.add_argument("--protocol", default="auto", metavar="VERSION", help="use only this protocol version (auto)")
@@ -144,7 +147,10 @@ def add_server_options(parser: Any, *, timeout: float = 60.0) -> None:
 
 
 def parse_spec(target: str, arguments: argparse.Namespace) -> ServerSpec:
-    """Return the configuration of a server: a URL, a command line, or a file of functions."""
+    """Return the configuration of a server: a URL, a command line, or a file of functions, which is served by toolwire.
+
+    Raises `ConfigError` for invalid options.
+    """
     from ...mcp.client.config import read_config, split_command
 
     entry: dict[str, Any] = {"protocol": arguments.protocol, "timeout": arguments.timeout}
@@ -170,7 +176,10 @@ def _parse_pairs(option: str, values: list[str]) -> dict[str, str]:
 
 
 def connect_servers(target: str, arguments: argparse.Namespace, **options: Any) -> McpServers:
-    """Return the servers of a `mcpServers` file, or the one server given. One server must be reachable (`strict`)."""
+    """Return the servers of an `mcpServers` file, or the single server given.
+
+    The single server must be reachable (`strict`); servers of a file may fail.
+    """
     from ...mcp.client.servers import McpServers
 
     if target.endswith(".json") and Path(target).is_file():

@@ -38,7 +38,7 @@ def _template_source(text: str) -> str:
         config = msgspec.json.decode(text)
     except msgspec.DecodeError:
         return text
-    found = config.get("chat_template") if isinstance(config, dict) else None
-    if isinstance(found, list):  # several templates with names; one of them writes calls
-        return "\n".join(str(row.get("template")) for row in found if isinstance(row, dict))
-    return found if isinstance(found, str) else text
+    templates = config.get("chat_template") if isinstance(config, dict) else None
+    if isinstance(templates, list):  # several templates with names; one of them writes calls
+        return "\n".join(str(row.get("template")) for row in templates if isinstance(row, dict))
+    return templates if isinstance(templates, str) else text

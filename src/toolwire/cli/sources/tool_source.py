@@ -61,7 +61,10 @@ def add_api_options(parser: Any) -> None:
 
 
 def open_api(file: str, arguments: argparse.Namespace) -> ApiToolbox:
-    """Return the tools of a document, and report the operations that are not offered."""
+    """Return the tools of a document, and print the operations that are not offered.
+
+    Raises `ConfigError` without --api-url and for unsuitable options, with hints for the command line.
+    """
     from ...openapi import toolbox
 
     if not arguments.api_url:
@@ -113,7 +116,10 @@ def _refuse_missing_url(file: str) -> None:
 
 
 def parse_auth_variables(values: Iterable[str]) -> str | dict[str, str] | None:
-    """Parse `NAME` or `SCHEME=NAME` to credentials that refer to environment variables."""
+    """Return references to environment variables for `NAME`, or by scheme for `SCHEME=NAME`; None without values.
+
+    Raises `ConfigError` for several values if a scheme is missing.
+    """
     pairs = [value.rpartition("=") for value in values]
     if not pairs:
         return None
@@ -151,7 +157,10 @@ def add_source_options(parser: Any) -> None:
 
 
 def source_kind(source: str) -> SourceKind:
-    """Recognise a source by its form, and a JSON or YAML file by its content. Nothing is imported or started."""
+    """Return the kind of a source by its form, and for a JSON file by its content.
+
+    Nothing is imported or started. Raises `ConfigError` for a text that is neither a file nor a command.
+    """
     if re.match(r"https?://", source):
         return "mcp"
     if source == "-" or Path(source).is_fifo():
@@ -171,7 +180,10 @@ def _is_program(source: str) -> bool:
 
 
 def _command_kind(source: str) -> SourceKind:
-    """Return `mcp` for a command that exists; any other text is a ConfigError."""
+    """Return `mcp` for a command that exists.
+
+    Raises `ConfigError` for anything else: an empty text, a folder, a missing file.
+    """
     from ...mcp.client.config import split_command
 
     if not source.strip():
@@ -210,7 +222,10 @@ def _document_kind(file: str, data: bytes) -> SourceKind:
 
 @asynccontextmanager
 async def open_source(source: str, arguments: argparse.Namespace) -> AsyncIterator[Toolbox]:
-    """Open the tools of a source that can be called, and report those that cannot be offered."""
+    """Yield the tools of a source that can be called, and print the tools that cannot be offered.
+
+    Raises `ConfigError` for a source that only declares tools.
+    """
     from ...run.tools.toolbox import Toolbox
 
     kind = source_kind(source)
@@ -230,7 +245,10 @@ async def open_source(source: str, arguments: argparse.Namespace) -> AsyncIterat
 
 
 def read_declared(source: str, arguments: argparse.Namespace) -> tuple[Tool, ...]:
-    """Return the declared tools of any source. A Python file is imported; an MCP server is started and asked."""
+    """Return the declared tools of any source, and print notes about the rest.
+
+    A Python file is imported; an MCP server is started and asked.
+    """
     from ...run.tools.toolbox import Toolbox
 
     kind = source_kind(source)

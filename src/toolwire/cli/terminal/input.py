@@ -118,7 +118,10 @@ class LineHistory:
                 self._shorten(lines[-_MAX_ENTRIES:])
 
     def add(self, entry: str) -> None:
-        """Add an entry, unless it repeats the last one."""
+        """Add an entry to the history and its file, unless it is empty, too long, or repeats the last entry.
+
+        Only the user can read the file; a file that cannot be written is ignored.
+        """
         readline = self._readline
         if readline is None or not entry.strip() or len(entry) > _MAX_ENTRY:
             return
@@ -142,16 +145,20 @@ class LineHistory:
 
 
 def set_completer(complete: Callable[[str, str], list[str]]) -> None:
-    """Complete with Tab. `complete` gets the line up to the cursor and the text after its last space, which its results replace."""
+    """Complete with Tab by `complete`, and switch on bracketed paste.
+
+    `complete` gets the line up to the cursor and the text after its last space, which its results replace. Nothing
+    happens without readline.
+    """
     readline = load_readline()
     if readline is None:
         return
-    found: list[str] = []
+    matches: list[str] = []
 
     def next_match(word: str, number: int) -> str | None:
         if number == 0:
-            found[:] = complete(readline.get_line_buffer()[: readline.get_endidx()], word)
-        return found[number] if number < len(found) else None
+            matches[:] = complete(readline.get_line_buffer()[: readline.get_endidx()], word)
+        return matches[number] if number < len(matches) else None
 
     readline.set_completer(next_match)
     readline.set_completer_delims(" \t\n")
@@ -203,7 +210,10 @@ class ApprovalPrompt:
         self._always: set[tuple[str, ...]] = set()
 
     def ask(self, step: Approve) -> ApprovalReply:
-        """Return the decision about a call. The end of the input denies it."""
+        """Return the decision about a call: the person's answer, or approval if "always" was answered before.
+
+        The call is denied without a terminal and at the end of the input.
+        """
         if self._on_question is not None:
             self._on_question(step)
         if not has_terminal():
@@ -219,7 +229,10 @@ class ApprovalPrompt:
                 return reply
 
     def _decide(self, step: Approve, definition: tuple[str, ...]) -> ApprovalReply | None:
-        """Ask once; return None if the question has to be asked again."""
+        """Ask once, and return the decision, or None if the question has to be asked again.
+
+        "always" is remembered for this definition of the tool; any other text is the reason of a denial.
+        """
         from ...run.calls.steps import Denied
 
         discard_typed_input()  # text that was typed before the question is not an answer to it
@@ -257,7 +270,10 @@ def _describe(step: Approve) -> None:
 
 
 def _edit(step: Approve) -> ApprovalReply | None:
-    """Let the person change the arguments; return None if they are not a JSON object."""
+    """Let the person change the arguments, and return an approval with them.
+
+    Returns None, with a message, if they are empty or not a JSON object.
+    """
     from ...run.calls.steps import Approved
     from ...stream.strict import parse_object
 

@@ -66,7 +66,10 @@ class RecordedCalls:
         return any(found)
 
     def _add_trace(self, file: str, data: bytes) -> bool:
-        """Add the calls of a run, or the request and the answer of an exchange."""
+        """Count the calls and requests of a run, or of the request and the answer of an exchange.
+
+        Returns whether anything was added; requests with a purpose, such as a summary, do not count.
+        """
         from ...run.traces.format import CallStarted, RequestSent, decode_trace
         from ...run.traces.recordings import exchange_of
 
@@ -85,7 +88,10 @@ class RecordedCalls:
         return True
 
     def _add_document(self, document: Any, depth: int = 0) -> bool:
-        """Add the calls of a request, an answer or a stream; also of one inside a document."""
+        """Count the calls of a request, an answer or a stream, or of such a document inside.
+
+        Returns whether there was any.
+        """
         from ...bridge.translation.detection import detect, is_stream
 
         try:
@@ -222,7 +228,7 @@ def _cost(arguments: argparse.Namespace) -> int:
 
 
 def _measure(tools: Sequence[tuple[str, Tool]], wire: str, recorded: RecordedCalls | None) -> list[ToolCost]:
-    """Return the costs, the largest first."""
+    """Return the cost of each tool, the largest first; its calls are None without recordings."""
     from ...audit.tokens import declaration_tokens
 
     costs = [

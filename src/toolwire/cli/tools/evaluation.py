@@ -83,7 +83,10 @@ def _evaluate(arguments: argparse.Namespace) -> int:
 
 
 def read_queries(file: str) -> list[LabelledQuery]:
-    """Read JSON Lines of queries. An error names the line."""
+    """Return the queries of a file of JSON Lines.
+
+    Raises `ConfigError`, with the line, for an invalid line, no queries or too many.
+    """
     from ...retrieve.evaluation import LabelledQuery
     from ...stream.strict import parse
 

@@ -50,21 +50,21 @@ def read_groups(sources: Sequence[str], arguments: argparse.Namespace) -> list[T
 
     A source without tools is an error: more likely a mistake than the intention to remove all tools of a server.
     """
-    found: dict[str, dict[str, Tool]] = {}
+    by_server: dict[str, dict[str, Tool]] = {}
     replaced: list[str] = []
     for given in sources:
         read = list(read_source(given, arguments))
         if not read:
             raise ConfigError(f"{given} has no tools", hint=f"give {GROUP_SOURCE_HELP}")
         for server, tool in read:
-            tools = found.setdefault(server, {})
+            tools = by_server.setdefault(server, {})
             if tool.name in tools and tools[tool.name] != tool:
                 replaced.append(tool.name)
             tools[tool.name] = tool
     if replaced:
         some = ", ".join(replaced[:3]) + (", …" if len(replaced) > 3 else "")
         print_note(f"{count_of(len(replaced), 'tool')} replaced by a later one with the same server and name: {some}")
-    return [ToolGroup(server, tuple(tools.values())) for server, tools in found.items()]
+    return [ToolGroup(server, tuple(tools.values())) for server, tools in by_server.items()]
 
 
 def split_name(given: str) -> tuple[str, str]:
@@ -74,7 +74,10 @@ def split_name(given: str) -> tuple[str, str]:
 
 
 def read_source(given: str, arguments: argparse.Namespace) -> Iterator[tuple[str, Tool]]:
-    """Return (server, tool) of each tool of a source."""
+    """Yield (server, tool) for each tool of a folder, an index, an MCP server or a file.
+
+    The server is the given name, else the name in the source, else a name made from the source.
+    """
     name, source = split_name(given)
     if is_folder(source):
         yield from _read_folder(source, name)
@@ -92,7 +95,10 @@ def read_source(given: str, arguments: argparse.Namespace) -> Iterator[tuple[str
 
 
 def _read_file(source: str, arguments: argparse.Namespace) -> Sequence[Tool]:
-    """Return the tools that a file declares, also as API specifications."""
+    """Return the tools that a file declares, or those that it describes as API specifications.
+
+    Raises `ConfigError` if it has neither.
+    """
     try:
         return read_declared(source, arguments)
     except ConfigError:
@@ -121,7 +127,10 @@ def is_folder(source: str) -> bool:
 
 
 def _read_folder(folder: str, name: str) -> Iterator[tuple[str, Tool]]:
-    """Return the tools of a folder: API specifications, tool lists and OpenAPI documents. Files that fail are reported."""
+    """Yield (server, tool) for the API specifications, tool lists and OpenAPI documents of a folder.
+
+    Each file is a server. Files that fail are printed as notes.
+    """
     from ...retrieve.api_specs import load_api_specs
 
     specs = load_api_specs(folder, readers=[_read_openapi])
@@ -182,7 +191,7 @@ def add_index_options(parser: Any) -> None:
 
 
 def choose_encoder(arguments: argparse.Namespace) -> Encoder | None:
-    """Return the encoder, or None with --words-only. Raise MissingExtra if it is not installed."""
+    """Return the encoder, or None with --words-only. Raises `MissingExtra` if numpy or the encoder is not installed."""
     require_numpy()
     if arguments.words_only:
         return None

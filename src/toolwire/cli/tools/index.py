@@ -130,7 +130,10 @@ def _index(arguments: argparse.Namespace) -> int:
 
 
 def _check_output(path: Path) -> None:
-    """Refuse a path that cannot be an index before work is done. A file that is no index is never replaced."""
+    """Raise `ConfigError` for a path that cannot be an index, before work is done.
+
+    A file that is no index is never replaced.
+    """
     from ...retrieve.section_file import is_index_file
 
     if path.is_dir() or not path.parent.is_dir():
@@ -143,7 +146,10 @@ def _check_output(path: Path) -> None:
 
 
 def _open_target(path: Path, arguments: argparse.Namespace) -> ToolIndex:
-    """Load the existing file, or make an empty index."""
+    """Return the index in the file, or an empty index without a file or with --rebuild.
+
+    Raises `IndexFileError` for a damaged file, and `ConfigError` for an index of the other form.
+    """
     from ...retrieve.index import ToolIndex
     from ...retrieve.section_file import IndexFileError
 
@@ -157,7 +163,10 @@ def _open_target(path: Path, arguments: argparse.Namespace) -> ToolIndex:
 
 
 def _load_target(path: Path, arguments: argparse.Namespace) -> ToolIndex:
-    """Load a file, which must have the form that the options ask for. A removal needs no option for a file of words."""
+    """Load a file, which must have vectors, or with --words-only none.
+
+    Raises `ConfigError` otherwise; a removal from an index without vectors needs no option.
+    """
     from ...retrieve.index_file import read_index_info
 
     has_vectors = read_index_info(path).encoder is not None
@@ -169,7 +178,10 @@ def _load_target(path: Path, arguments: argparse.Namespace) -> ToolIndex:
 
 
 def _apply(index: ToolIndex, groups: Iterable[ToolGroup], removed: Iterable[str], path: Path) -> dict[str, IndexChange]:
-    """Replace the tools of the given servers, and return the changes by server."""
+    """Remove servers, replace the tools of the given servers, save in between, and return the changes by server.
+
+    Raises `ConfigError` for the removal of an unknown server.
+    """
     changes = {}
     known = {indexed.server for indexed in index}
     for server in removed:
@@ -203,7 +215,7 @@ class _IntervalSave:
 def _replace_server(
     index: ToolIndex, server: str, tools: Sequence[Tool], bar: ProgressBar, save: Callable[[], None]
 ) -> IndexChange:
-    """Add the tools in parts, then remove those that the server no longer has."""
+    """Add the tools in parts, with a save after each, then remove the tools that the server no longer has."""
     from ...retrieve.index import IndexChange
 
     parts = []

@@ -138,7 +138,7 @@ def _record(arguments: argparse.Namespace) -> int:
 
 
 async def _serve(settings: Settings, port: int | None) -> int:
-    """Run a gateway that records every exchange."""
+    """Run a gateway that records every exchange until it is stopped, and print its address."""
     from ...gateway.app import Gateway
     from ...gateway.observe.telemetry import open_telemetry
     from ...gateway.processes.server import bind, serve
@@ -163,7 +163,10 @@ async def _serve(settings: Settings, port: int | None) -> int:
 
 
 def build_settings(arguments: argparse.Namespace) -> Settings:
-    """Build the gateway settings from the arguments of `trace record`."""
+    """Return the gateway settings for the arguments of `trace record`.
+
+    Raises `ConfigError` unless exactly one of --config and --upstream is given.
+    """
     from ...gateway.config.parsing import parse_settings
     from ...gateway.config.settings import TraceRow
     from ...gateway.settings_file import load_settings
@@ -175,7 +178,7 @@ def build_settings(arguments: argparse.Namespace) -> Settings:
     if arguments.config:
         settings = load_settings(Path(arguments.config))
     else:
-        upstreams = dict(_parse_upstream(one, arguments.key_env) for one in arguments.upstream)
+        upstreams = dict(_parse_upstream(upstream, arguments.key_env) for upstream in arguments.upstream)
         models = {"*": {"upstream": next(iter(upstreams))}}
         settings = parse_settings({"upstreams": upstreams, "models": models, "log": {"remove": arguments.remove}})
     return replace(
@@ -186,7 +189,10 @@ def build_settings(arguments: argparse.Namespace) -> Settings:
 
 
 def _parse_upstream(given: str, key_env: str | None) -> tuple[str, dict[str, Any]]:
-    """Return the name and the settings of an upstream: WIRE=URL, a URL, or a provider."""
+    """Return the name and the settings of an upstream: WIRE=URL, a URL, or a provider.
+
+    Raises `ConfigError` for anything else.
+    """
     from ...wire import names as wires
     from ...wire.models.vendors import names as providers
 

@@ -105,7 +105,7 @@ def print_exchange(trace: ExchangeTrace, *, bodies: bool) -> None:
 
 
 def decode_client_request(trace: ExchangeTrace) -> Request | None:
-    """Decode the client's request; return None if it is not valid."""
+    """Decode the client's request, with the model of its path if the wire has it there; None if it is not valid."""
     from ...gateway.request.routes import match_route
 
     recorded = trace.ingress.request

@@ -33,7 +33,10 @@ if TYPE_CHECKING:
 
 
 def replay_recorded_run(trace: RunTrace, arguments: argparse.Namespace) -> int:
-    """Repeat the run. Return 1 if it differs from the recording."""
+    """Repeat the run, print the first difference, and return 1 if there is one.
+
+    Raises `ConfigError` for options of exchanges, and for options that exclude each other.
+    """
     from ...net.trace.replay import replay_run
     from ...run.tools.toolbox import Toolbox
     from ...run.traces.replay import ReplayDifference
@@ -60,7 +63,7 @@ def replay_recorded_run(trace: RunTrace, arguments: argparse.Namespace) -> int:
 
 
 def _load_agent(place: str) -> Agent[Any, Any]:
-    """Load an agent from FILE.py:NAME."""
+    """Return the agent at FILE.py:NAME. Raises `ConfigError` for another form, and if the file has no such agent."""
     from ...net.agent.agent import Agent
 
     file, mark, name = place.rpartition(":")
@@ -75,8 +78,8 @@ def _load_agent(place: str) -> Agent[Any, Any]:
 def _print_run(trace: RunTrace, error: ReplayDifference | None, *, as_json: bool) -> None:
     """Print that the replay is identical, or the first difference."""
     if as_json:
-        found = None if error is None else msgspec.to_builtins(error.difference)
-        print(json_text({"id": trace.header.id, "same": error is None, "difference": found}))
+        difference = None if error is None else msgspec.to_builtins(error.difference)
+        print(json_text({"id": trace.header.id, "same": error is None, "difference": difference}))
     elif error is None:
         requests, calls = len(trace.turns()), len(trace.calls())
         print(f"the replay is identical: {count_of(requests, 'request')}, {count_of(calls, 'call')}")
@@ -85,7 +88,10 @@ def _print_run(trace: RunTrace, error: ReplayDifference | None, *, as_json: bool
 
 
 def replay(arguments: argparse.Namespace) -> int:
-    """Repeat a run, or replay the request of an exchange."""
+    """Repeat a run, or replay the request of an exchange; return the exit code.
+
+    Raises `ConfigError` for options of the other kind of trace, or missing options.
+    """
     from ...run.traces.recordings import RunTrace
 
     if arguments.store is not None and not arguments.tools and not arguments.agent:
@@ -102,7 +108,10 @@ def replay(arguments: argparse.Namespace) -> int:
 
 
 def _replay_exchange(trace: ExchangeTrace, arguments: argparse.Namespace) -> int:
-    """Translate the recorded request if the target is a wire, or send it if there is a model or a URL."""
+    """Translate the recorded request if the target is a wire, or send it if there is a model or a URL.
+
+    Raises `ConfigError` for an invalid recorded request and an unknown target.
+    """
     from ...wire import names
 
     request = decode_client_request(trace)
@@ -138,7 +147,7 @@ def _translate(trace: ExchangeTrace, request: Request, arguments: argparse.Names
 async def _send_request(
     trace: ExchangeTrace, request: Request, wire: str | None, model: str, arguments: argparse.Namespace
 ) -> int:
-    """Send the request to a model and compare its calls with the recorded ones. Return 1 if they differ."""
+    """Send the request to a model, print both answers, and return 1 if the calls differ from the recorded calls."""
     from ...net.model.client import ModelClient
 
     key = read_variable(arguments.key_env)

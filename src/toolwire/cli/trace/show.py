@@ -102,7 +102,7 @@ def _kind_and_label(span: RecordedSpan) -> tuple[str, str]:
 
 
 def _note(span: RecordedSpan) -> tuple[str, bool]:
-    """Describe the end of a span, and whether it is a failure."""
+    """Return a note about the end of a span, and whether it failed; a span without an end has failed."""
     end = span.end
     if isinstance(end, OperationFailed):
         return end.type, True
@@ -190,7 +190,10 @@ def show(arguments: argparse.Namespace) -> int:
 
 
 def load_trace(arguments: argparse.Namespace) -> RunTrace | ExchangeTrace:
-    """Read the run or exchange of a file, or with `--store` a stored run."""
+    """Return the run or exchange in a file, or with `--store` a stored run.
+
+    Raises `ToolwireError` for a file of another kind.
+    """
     from ...net.trace.file import read_trace
     from ...run.traces.recordings import exchange_of, run_of
 
