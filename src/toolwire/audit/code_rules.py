@@ -27,7 +27,10 @@ def audit_code(
     ignore: Sequence[str] = (),
     targets: Sequence[str] = (),
 ) -> tuple[Finding, ...]:
-    """Run the code rules on Python source; `# toolwire: ignore[TW074]` on a line suppresses that rule there."""
+    """Run the code rules on Python source, and return the findings by line.
+
+    `# toolwire: ignore[TW074]` on a line suppresses that rule there.
+    """
     code, lines = PythonModule(source), source.splitlines()
     found: list[Finding] = []
     for rule_id, check in CODE_CHECKS.items():
@@ -75,7 +78,10 @@ def check_unguarded_arguments(code: PythonModule) -> Iterator[tuple[ast.AST, str
 
 
 def _is_arguments(node: ast.AST) -> bool:
-    """Match `….arguments`, `…["arguments"]`, `….get("arguments")`, and these with a default after `or`."""
+    """Return whether an expression reads a call's arguments.
+
+    Matches `….arguments`, `…["arguments"]`, `….get("arguments")`, and these with a default after `or`.
+    """
     if isinstance(node, ast.BoolOp):
         return any(map(_is_arguments, node.values))
     if isinstance(node, ast.Call):
@@ -130,8 +136,8 @@ def check_stop_reason(code: PythonModule) -> Iterator[tuple[ast.AST, str]]:
     for node in code.nodes_of(ast.Compare):
         if node in handled or not isinstance(node.ops[0], (ast.Eq, ast.NotEq)):
             continue
-        words = [one.value for one in _parts(node) if isinstance(one, ast.Constant)]
-        if _mentions(node, "finish_reason", "stop_reason") and {"tool_calls", "tool_use"} & set(words):
+        constants = [one.value for one in _parts(node) if isinstance(one, ast.Constant)]
+        if _mentions(node, "finish_reason", "stop_reason") and {"tool_calls", "tool_use"} & set(constants):
             yield node, "other servers return `stop` for a response with calls"
 
 

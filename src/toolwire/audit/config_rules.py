@@ -47,7 +47,7 @@ _DOCKER_FLAGS = frozenset("--rm -i --interactive -t --tty -it -ti --init -d --de
 
 
 def find_unpinned(arguments: Sequence[str]) -> str | None:
-    """Return the package that a command line runs, if it is downloaded and its version is not pinned."""
+    """Return the package or container image that a command line downloads and runs without a pinned version, or None."""
     line = [re.sub(r"^.*[/\\]|\.(?:cmd|exe)$", "", argument) for argument in arguments]
     for start in range(min(len(line), 3)):  # the launcher may come after `cmd /c`
         for names, pinned, before, others in _LAUNCHERS:
@@ -80,7 +80,10 @@ def _find_package(arguments: Sequence[str], before: Sequence[str], others: Seque
 
 
 def _docker_image(arguments: Sequence[str]) -> str | None:
-    """Return the first argument that is neither an option nor the value of one."""
+    """Return the image of `docker run`: the first argument that is neither an option nor the value of an option.
+
+    An option has a value in the next argument unless it is a known flag or contains =.
+    """
     skip = False
     for argument in arguments:
         if skip:
@@ -104,14 +107,14 @@ class ServerEntry(NamedTuple):
 
     @property
     def line(self) -> list[tuple[str, str]]:
-        """(pointer, argument) of the command line; some clients write command and arguments into one list."""
+        """(pointer, argument) of the command line; command and arguments are texts or lists, as clients differ."""
         words: list[tuple[str, str]] = []
         for key in ("command", "args"):
-            found = self.entry.get(key)
-            if type(found) is list:
-                words += [(f"{self.at}/{key}/{index}", one) for index, one in enumerate(found) if type(one) is str]
-            elif type(found) is str:
-                words.append((f"{self.at}/{key}", found))
+            field = self.entry.get(key)
+            if type(field) is list:
+                words += [(f"{self.at}/{key}/{index}", one) for index, one in enumerate(field) if type(one) is str]
+            elif type(field) is str:
+                words.append((f"{self.at}/{key}", field))
         return words
 
     def fields(self, name: str) -> Iterator[tuple[str, str]]:
@@ -206,7 +209,10 @@ _PLACEHOLDER = re.compile(
 
 @_rule("TW091", "error", "mcp", "secret in plain text", "reference an environment variable or a prompt of the client")
 def check_plain_secret(server: ServerEntry) -> Iterator[Hit]:
-    """Report secrets in environment variables, headers, arguments and URLs; placeholders are not secrets."""
+    """Report secrets in environment variables, headers, arguments and URLs; placeholders are not secrets.
+
+    A name such as TOKEN suffices, or a value in the form of a known kind of key.
+    """
     for group in ("env", "headers"):
         for key, value in server.fields(group):
             bare = re.sub(r"^(?:bearer|basic|token)\s+", "", value, flags=re.IGNORECASE)
@@ -220,7 +226,7 @@ def check_plain_secret(server: ServerEntry) -> Iterator[Hit]:
 
 
 def _secret_arguments(line: list[tuple[str, str]]) -> Iterator[Hit]:
-    """Match `--token X`, `--token=X`, `-e TOKEN=X`, `--header "Authorization: Bearer X"`."""
+    """Report secrets in arguments: `--token X`, `--token=X`, `-e TOKEN=X`, `--header "Authorization: Bearer X"`."""
     waiting = ""
     for at, word in line:
         name, _, value = re.sub(r"^([\w-]+): *(?:bearer |basic )?", r"\1=", word, flags=re.IGNORECASE).partition("=")

@@ -62,7 +62,7 @@ def list_rules() -> list[Rule]:
 
 
 def rule_kind(rule_id: str) -> str:
-    """Return the kind of input that the rule checks."""
+    """Return the kind of input that the rule checks, by the table in which it is registered."""
     homes: tuple[Container[str], ...] = (
         CHECKS.keys() | SCHEMA_CHECKS.keys(),
         request_rules.REQUEST_CHECKS.keys() | BODY_RULES.keys(),
@@ -88,7 +88,7 @@ def _labelled(example: RuleExample | None, bad: str, good: str) -> list[tuple[st
 
 
 def explain(rule_id: str) -> str:
-    """Render the explanation of a rule for the terminal."""
+    """Return the explanation of a rule for the terminal: level, providers, fix, sources, example."""
     rule = RULES[rule_id]
     lines = [f"{rule.id} ({rule.level}): {rule.title}", f"affects: {', '.join(rule.providers)}", f"fix: {rule.fix}"]
     lines += ["off by default: enable it with --select or --target"] if rule.opt_in else []
@@ -100,7 +100,7 @@ def explain(rule_id: str) -> str:
 
 
 def render_page(rule_id: str) -> str:
-    """Render the markdown page of a rule."""
+    """Return the Markdown page of a rule, with its sources and an example."""
     rule, kind = RULES[rule_id], rule_kind(rule_id)
     opt_in = f" Off by default: enable it with `--select {rule_id}`" + (
         f" or `--target {rule.providers[0]}`." if kind == "tools" and rule.providers == ("portable",) else "."

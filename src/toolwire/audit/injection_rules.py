@@ -75,7 +75,7 @@ _MAX_DEPTH = 200  # below Python's limit of recursion
 
 
 def _texts(tool: Tool) -> Iterator[tuple[str, str]]:
-    """Yield every text of a declaration with its pointer, keys included."""
+    """Yield the texts of a declaration with their pointers, keys included, up to `_MAX_TEXTS`."""
     fields: dict[str, JSON] = {
         "name": tool.name,
         "namespace": tool.namespace,

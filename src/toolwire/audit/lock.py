@@ -29,7 +29,7 @@ def _sort_keys(value: JSON) -> JSON:
 
 
 def changes(locked: Object, tools: Sequence[Tool]) -> list[str]:
-    """List the differences between the locked tools and `tools` as text."""
+    """Return the differences between the locked tools and `tools` as texts: duplicate, new, gone, changed."""
     locked_tools = locked.get("tools")
     locked_tools = locked_tools if type(locked_tools) is dict else {}
     now = {tool.name: _tool_entry(tool) for tool in tools}

@@ -125,7 +125,7 @@ class PythonModule:
         return origin in scope.parameters - {"self", "cls"} or origin.isupper()
 
     def _visit_all(self, tree: ast.AST) -> None:
-        """Visit every node once, in the order of the source."""
+        """Visit every node once, in the order of the source, and record its context and facts."""
         waiting: list[tuple[ast.AST, _Context]] = [(tree, _Context(self.scope))]
         while waiting:
             node, context = waiting.pop()

@@ -325,7 +325,10 @@ def check_boolean_names(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
 
 
 def _exclusive_groups(flags: dict[str, Object]) -> Iterator[list[str]]:
-    """Yield groups of booleans that exclude each other, by their names or their descriptions."""
+    """Yield groups of booleans that exclude each other.
+
+    Their names differ only in opposites, or their descriptions state it.
+    """
     words = {name: re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()) for name in flags}
     for group in _OPPOSITES:
         alike: dict[tuple[str, ...], list[str]] = {}
@@ -333,9 +336,9 @@ def _exclusive_groups(flags: dict[str, Object]) -> Iterator[list[str]]:
             if group & set(parts):
                 alike.setdefault(tuple(part for part in parts if part not in group), []).append(name)
         yield from (names for names in alike.values() if len(names) > 1)
-    saying = [name for name, field in flags.items() if _EXCLUDES(_field_text(field))]
-    if len(saying) > 1:
-        yield saying
+    stating = [name for name, field in flags.items() if _EXCLUDES(_field_text(field))]
+    if len(stating) > 1:
+        yield stating
 
 
 @rule(
@@ -379,7 +382,10 @@ def check_harmless(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
 
 @rule("TQ20", "error", "models", "example or default violates the schema", "correct the value or the schema")
 def check_forbidden_values(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
-    """Validate defaults and examples, except of properties with a reference, whose `$defs` are not in `field`."""
+    """Report defaults and examples that the property's own schema rejects.
+
+    Properties with a reference are skipped, because `$defs` are not in `field`.
+    """
     for index, tool in enumerate(tools):
         for name, field in _property_schemas(tool):
             if "$ref" in str(field):

@@ -29,7 +29,7 @@ class Report(NamedTuple):
 
 
 def compatibility_matrix(report: Report) -> list[tuple[str, ...]]:
-    """Return rows of tools × providers, with the estimated tokens of each tool."""
+    """Return a header, and per tool a row with its mark for each provider and its estimated tokens."""
     rows: list[tuple[str, ...]] = [("tool", *report.targets, "tokens")]
     errors: dict[str, set[str]] = {}
     for finding in report.findings:
@@ -162,8 +162,8 @@ _LEGEND = "✓ accepted unchanged, ~ translated without loss, ! not fully enforc
 
 def render_html(report: Report, version: str) -> str:
     """Return the report as an HTML page that needs no other file and runs no script."""
-    found = count_levels(report.findings)
-    total = ", ".join(f'<b class="{level}">{found[level]} {level}</b>' for level in LEVELS)
+    counts = count_levels(report.findings)
+    total = ", ".join(f'<b class="{level}">{counts[level]} {level}</b>' for level in LEVELS)
     body = [
         "<h1>Tool audit</h1>",
         f"<p>{len(report.tools)} {'tool' if len(report.tools) == 1 else 'tools'}: {total}</p>",

@@ -48,7 +48,11 @@ def audit_request(
     targets: Collection[str] = (),
     location: SourceLocation = SourceLocation(),  # noqa: B008  a value
 ) -> tuple[Finding, ...]:
-    """Run the rules on a request and on the `body` that it was decoded from; the findings point into the body."""
+    """Run the rules on a request and on the `body` that it was decoded from; the findings point into the body.
+
+    `OTHER_WIRE_CHECKS` are skipped for Anthropic, whose constraints on the body report the same. Rules about tools are
+    run by `audit_tools`.
+    """
     locate = wire.locator(request)
     found: list[Finding] = []
     for rule_id, check in (REQUEST_CHECKS | (OTHER_WIRE_CHECKS if wire.name != "anthropic" else {})).items():
@@ -226,7 +230,10 @@ def audit_log(
     ignore: Collection[str] = (),
     targets: Collection[str] = (),
 ) -> tuple[Finding, ...]:
-    """Run the rules on requests and on the tools that they declare."""
+    """Run the rules on requests, on the tools that they declare (each list once), and on the whole log.
+
+    Findings that repeat in several requests are merged.
+    """
     found: list[Finding] = []
     lists: set[bytes] = set()
     for location, request, wire, body in log:
@@ -270,12 +277,13 @@ def _add_count(finding: Finding, others: int) -> Finding:
     "send identical tools in the same order: a prompt cache holds only the prefix before the first change",
 )
 def check_varying_prefix(log: Sequence[LoggedRequest]) -> Iterator[tuple[int, Hit]]:
-    """Compare requests of one wire and model with the first one that has the same tool names or the same prefix.
+    """Report requests whose tools differ from an earlier request of the same wire and model, which breaks its cache.
 
-    Each different list of tools is reported once.
+    Compared is the first request with the same tool names or the same prefix. Each different list of tools is reported
+    once.
     """
     seen: dict[bytes, tuple[int, Sequence[Tool]]] = {}
-    told: set[tuple[bytes, bytes]] = set()
+    reported: set[tuple[bytes, bytes]] = set()
     for index, (_, request, wire, _body) in enumerate(log):
         if not request.tools:
             continue
@@ -283,11 +291,11 @@ def check_varying_prefix(log: Sequence[LoggedRequest]) -> Iterator[tuple[int, Hi
         names = to_bytes(sorted(tool.name for tool in request.tools))
         for key in filter(None, (about + names, _request_prefix(request) and about + _request_prefix(request))):
             first, tools = seen.setdefault(key, (index, request.tools))
-            words = _describe_difference(tools, request.tools)
-            if words and (about, _encode_tools(request.tools)) not in told:
-                told.add((about, _encode_tools(request.tools)))
+            difference = _describe_difference(tools, request.tools)
+            if difference and (about, _encode_tools(request.tools)) not in reported:
+                reported.add((about, _encode_tools(request.tools)))
                 file, line, _ = log[first].location
-                yield index, Hit("/tools/0", f"{words}; first request: {f'{file}:{line}' if line else file}")
+                yield index, Hit("/tools/0", f"{difference}; first request: {f'{file}:{line}' if line else file}")
 
 
 def _request_prefix(request: Request) -> bytes:
@@ -297,7 +305,7 @@ def _request_prefix(request: Request) -> bytes:
 
 
 def _describe_difference(before: Sequence[Tool], now: Sequence[Tool]) -> str:
-    """Describe how the tools differ; empty if they do not. Cache markers (`cache`) are ignored."""
+    """Return how the tools differ (added, removed, changed, order), or '' if they do not. Cache markers are ignored."""
     old, new = {tool.name: tool for tool in before}, {tool.name: tool for tool in now}
     come, gone = sorted(new.keys() - old.keys()), sorted(old.keys() - new.keys())
     if come or gone:

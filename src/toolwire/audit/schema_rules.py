@@ -323,14 +323,17 @@ _CLOSING = ("additionalProperties is not false", "additionalProperties is not su
     asked=True,
 )
 def check_not_portable(schema: AuditedSchema) -> Iterator[Hit]:
-    """Report each violation once, with all dialects that refuse it."""
+    """Report each violation of a dialect once, with all dialects that refuse it.
+
+    Messages about additionalProperties are left out for objects that set it to false or leave it out.
+    """
     refused: dict[str, list[str]] = {}
     for row in DIALECTS.values():
-        for found in dict.fromkeys(schema.violations(row.name)) if row is not PORTABLE else ():
-            refused.setdefault(found, []).append(row.name)
+        for violation in dict.fromkeys(schema.violations(row.name)) if row is not PORTABLE else ():
+            refused.setdefault(violation, []).append(row.name)
     closed = {at for at, node in schema.nodes if node.get("additionalProperties", False) is False}
-    for found, providers in refused.items():
-        at, _, message = found.partition(": ")
+    for violation, providers in refused.items():
+        at, _, message = violation.partition(": ")
         at = "" if at == "/" else at
         if message not in _CLOSING or at not in closed:
             yield Hit(at, f"{message} ({', '.join(providers)})")

@@ -53,14 +53,15 @@ def audit_tools(
     targets: Collection[str] = (),
     locations: Sequence[SourceLocation] = (),
 ) -> tuple[Finding, ...]:
-    """Run the rules on tools.
+    """Run the rules on tools, and return the findings in the order of the rules.
 
-    `select` and `ignore` are ids or prefixes of ids ("TQ", "TW02"); `locations` are the locations of the tools.
+    `select` and `ignore` are ids or prefixes of ids ("TQ", "TW02"); `locations` are the locations of the tools. Equal
+    messages of a rule about a tool are merged. Rules that a tool suppresses itself are left out.
     """
     assert _RULE_MODULES
     given = tuple(tools)
-    stands = tuple(locations) or (SourceLocation(),) * len(given)
-    of_all = stands[0] if len(set(stands)) == 1 else SourceLocation()
+    places = tuple(locations) or (SourceLocation(),) * len(given)
+    of_all = places[0] if len(set(places)) == 1 else SourceLocation()
     suppressed = [_suppressed_rules(tool) for tool in given]
     found: list[Finding] = []
     grouped: dict[tuple[str, int, str], list[Hit]] = {}
@@ -73,14 +74,14 @@ def audit_tools(
             grouped.setdefault((rule_id, index, hit.message), []).append(hit)
     for (rule_id, index, _), hits in grouped.items():
         found.append(
-            merge_hits(make_finding(stands[index], rule_id, given[index].name, hits[0].path, hits[0].message), hits)
+            merge_hits(make_finding(places[index], rule_id, given[index].name, hits[0].path, hits[0].message), hits)
         )
     order = {rule_id: number for number, rule_id in enumerate(RULES)}
     return tuple(sorted(dict.fromkeys(found), key=lambda finding: order[finding.rule]))
 
 
 def _run_rules(tools: tuple[Tool, ...], wanted: Callable[[str], bool]) -> Iterator[tuple[str, int, Hit]]:
-    """Run the rules on the whole list, then the schema rules on each tool."""
+    """Yield (rule, index of the tool, hit): first rules on the whole list, then the schema rules on each function."""
     for rule_id in filter(wanted, CHECKS):
         for index, hit in CHECKS[rule_id](tools):
             yield rule_id, index, hit
@@ -109,7 +110,7 @@ class Compatibility(NamedTuple):
 
 
 def rate_compatibility(tool: Tool, targets: Sequence[str] = TARGETS) -> dict[str, Compatibility]:
-    """Rate the schema of a tool in each dialect."""
+    """Return for each target whether the tool's schema fits: ✓ as it is, ~ rewritten, ! with losses, ✗ not."""
     out: dict[str, Compatibility] = {}
     schema = {"type": "object"} if tool.input_schema is None else tool.input_schema
     for name, lowered in zip(targets, lower_all(schema, targets), strict=True):

@@ -151,7 +151,7 @@ def check_choice_without_tools(checked: CheckedBody) -> Iterator[Hit]:
 
 
 def _steps(messages: list[tuple[str, Object]]) -> Iterator[CallTurn]:
-    """Merge consecutive messages of one role into turns, as the API does."""
+    """Yield the calls and results of each turn; consecutive messages of one role are one turn, as in the API."""
     calls: list[CallRef] = []
     results: list[CallRef] = []
     role: JSON = None
@@ -215,7 +215,10 @@ def check_signatures(checked: CheckedBody) -> Iterator[Hit]:
     error="messages: text content blocks must be non-empty",
 )
 def check_empty(checked: CheckedBody) -> Iterator[Hit]:
-    """Report messages without content, empty texts, and messages whose only texts are whitespace."""
+    """Report messages without content, empty texts, and messages whose only texts are whitespace.
+
+    A final assistant message may be empty: the answer continues it.
+    """
     messages = messages_of(checked)
     for index, (at, message) in enumerate(messages):
         content = message.get("content")
@@ -233,11 +236,11 @@ def check_empty(checked: CheckedBody) -> Iterator[Hit]:
 def _check_texts(blocks: list[tuple[str, Object]]) -> Iterator[Hit]:
     """Check the texts of a message. A text of whitespace is accepted beside another text, an empty one is not."""
     texts = [(f"{at}/text", block["text"]) for at, block in blocks if type(block.get("text")) is str]
-    spoken = any(not is_blank(text) for _, text in texts)
+    has_text = any(not is_blank(text) for _, text in texts)
     for at, text in texts:
         if text == "":
             yield Hit(at, "the text must not be empty")
-        elif is_blank(text) and not spoken:
+        elif is_blank(text) and not has_text:
             yield Hit(at, "the text must contain more than whitespace")
     for at, block in blocks:
         for where, inner in objects_of(block.get("content"), f"{at}/content"):
@@ -283,7 +286,7 @@ def check_results_first(checked: CheckedBody) -> Iterator[Hit]:
 @constraint("TW124", _WIRE, "https://platform.claude.com/docs/en/build-with-claude/extended-thinking (2026)",
             error="messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`.")  # fmt: skip
 def check_thinking_first(checked: CheckedBody) -> Iterator[Hit]:
-    """With a thinking budget, the assistant turn of the current tool loop must begin with thinking."""
+    """Report the last assistant turn if it has calls and does not begin with thinking, with a thinking budget."""
     if child_object(checked.body, "thinking").get("type") != "enabled":
         return
     messages = messages_of(checked)

@@ -47,7 +47,11 @@ class ModelName(NamedTuple):
 
 @lru_cache(256)
 def parse_model(name: str) -> ModelName:
-    """Parse the name of a model. A path (`models/…`, `publishers/google/models/…`) before the name is ignored."""
+    """Return the family and version of a model; both are empty for an unknown name.
+
+    A path (`models/…`, `publishers/google/models/…`) before the name is ignored. The number of an o-series model has no
+    minor part.
+    """
     bare = name.rpartition("/")[2].lower()
     dashed = bare.replace(".", "-").replace("@", "-")
     if found := _CLAUDE.search(dashed):

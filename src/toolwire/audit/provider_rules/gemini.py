@@ -213,16 +213,16 @@ def _kind(content: Object, at: str) -> str:
 
 def _turns(checked: CheckedBody) -> list[tuple[str, list[tuple[str, Object]]]]:
     """Return the turns as (kind, parts). Consecutive contents of the model, or with results, are one turn."""
-    found: list[tuple[str, list[tuple[str, Object]]]] = []
+    turns: list[tuple[str, list[tuple[str, Object]]]] = []
     for at, content in _contents(checked):
-        kind, before = _kind(content, at), found[-1][0] if found else ""
+        kind, before = _kind(content, at), turns[-1][0] if turns else ""
         if kind == before == "results" or {kind, before} <= _MODEL_KINDS:
-            parts = found[-1][1]
+            parts = turns[-1][1]
             parts += _parts(content, at)
-            found[-1] = ("calls" if "calls" in (kind, before) else kind, parts)
+            turns[-1] = ("calls" if "calls" in (kind, before) else kind, parts)
         else:
-            found.append((kind, _parts(content, at)))
-    return found
+            turns.append((kind, _parts(content, at)))
+    return turns
 
 
 @constraint("TW061", _WIRE, _ISSUES,
@@ -287,7 +287,10 @@ def check_last(checked: CheckedBody) -> Iterator[Hit]:
 @constraint("TW127", _WIRE, "https://ai.google.dev/gemini-api/docs/thought-signatures (2026)",
             error="Function call is missing a thought_signature in functionCall parts.")  # fmt: skip
 def check_signatures(checked: CheckedBody) -> Iterator[Hit]:
-    """Gemini 3 needs the signature of the first call of each step, in the steps after the last user message."""
+    """Report the first call of a step without its signature, in the steps after the last user message.
+
+    Only Gemini 3 and later need it.
+    """
     if checked.model.family != "gemini" or checked.model.version < (3, 0):
         return
     turns = _turns(checked)
@@ -346,7 +349,10 @@ def check_stop(checked: CheckedBody) -> Iterator[Hit]:
 @constraint("TW132", _WIRE, "https://ai.google.dev/gemini-api/docs/tool-combination (2026)",
             error="Function calling with a response mime type: 'application/json' is unsupported")  # fmt: skip
 def check_combination(checked: CheckedBody) -> Iterator[Hit]:
-    """Before Gemini 3, functions exclude built-in tools and JSON answers; the cache always brings its own tools."""
+    """Report functions together with built-in tools or JSON answers before Gemini 3, and tools beside a cache.
+
+    The cached content brings its own tools and instructions.
+    """
     functions = any(_declarations(checked))
     model = checked.model
     if model.family == "gemini" and model.version < (3, 0) and functions:

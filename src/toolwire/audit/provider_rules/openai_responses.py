@@ -100,7 +100,10 @@ def check_choice(checked: CheckedBody) -> Iterator[Hit]:
 @constraint("TW061", _WIRE, f"{_OPENAPI}: FunctionCallOutputItemParam", vendors=f"{NATIVE} openrouter",
             error="No tool output found for function call call_1.")  # fmt: skip
 def check_pairs(checked: CheckedBody) -> Iterator[Hit]:
-    """Every call needs an output, anywhere after it; every output needs a call, unless the provider keeps it."""
+    """Report calls without an output anywhere after them, and outputs without a call before them.
+
+    Nothing is reported if the provider keeps the conversation.
+    """
     if _is_stored(checked):
         return
     calls: dict[str, str] = {}

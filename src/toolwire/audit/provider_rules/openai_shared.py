@@ -88,7 +88,7 @@ def tool_name(path: str, name: JSON, limit: int) -> Iterator[Hit]:
 
 
 def declare_schema_rules(wire: str, schemas: Callable[[CheckedBody], Iterator[tuple[str, JSON, bool]]]) -> None:
-    """Register the rules for schemas of tools; `schemas` yields the (path, schema, strict) of each tool."""
+    """Register the rules for schemas of tools on `wire`; `schemas` yields the (path, schema, strict) of each tool."""
 
     @constraint(
         "TW020",
@@ -115,7 +115,10 @@ def declare_schema_rules(wire: str, schemas: Callable[[CheckedBody], Iterator[tu
 
 
 def check_format(path: str, declared: Object) -> Iterator[Hit]:
-    """Check a `json_schema` format of the answer: name, schema, and the strict subset."""
+    """Report an invalid name and a missing schema in the answer's `json_schema` format.
+
+    A strict schema is also checked against the subset.
+    """
     name = declared.get("name")
     if type(name) is str and not re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", name):
         yield Hit(f"{path}/name", f"{short_repr(name)} must match ^[a-zA-Z0-9_-]{{1,64}}$")
@@ -129,7 +132,10 @@ def check_format(path: str, declared: Object) -> Iterator[Hit]:
 
 
 def check_sampling(checked: CheckedBody, effort: JSON, path: str = "") -> Iterator[Hit]:
-    """Report sampling parameters that a reasoning model rejects while it reasons."""
+    """Report sampling parameters that a reasoning model rejects while it reasons.
+
+    From 5.1 to 5.4, models do not reason unless an effort is given.
+    """
     model = checked.model
     if not model.reasons or effort == "none" or (effort is None and (5, 1) <= model.version < (5, 5)):
         return
@@ -210,13 +216,13 @@ def _texts(value: JSON) -> Iterator[str]:
     """Yield every string of a document."""
     queue = [value]
     while queue:
-        one = queue.pop()
-        if type(one) is str:
-            yield one
-        elif type(one) is list:
-            queue += one
-        elif type(one) is dict:
-            queue += one.values()
+        item = queue.pop()
+        if type(item) is str:
+            yield item
+        elif type(item) is list:
+            queue += item
+        elif type(item) is dict:
+            queue += item.values()
 
 
 def check_image(path: str, url: JSON) -> Iterator[Hit]:

@@ -46,8 +46,9 @@ def list_constraints() -> dict[str, list[Constraint]]:
 def check_body(body: Object, provider: str, model: str | None = None, *, version: str | None = None) -> list[Violation]:
     """Check a request body against the documented constraints of a provider, offline.
 
-    `model` is the model that the body is meant for; by default it is the `model` of the body. Constraints that depend on
-    the model apply to known names only. `version` is the API version, for a provider that has versions.
+    `model` is the model that the body is meant for; by default it is the `model` of the body. Constraints that depend
+    on the model apply to known names only. `version` is the API version, for a provider that has versions. Raises
+    `ConfigError` for an unknown provider, and for a body that is not an object.
     """
     if type(body) is not dict:
         raise ConfigError(f"the body must be a JSON object, got {type(body).__name__}", hint="parse the body first")

@@ -45,7 +45,7 @@ _DEFINITION = re.compile(r"/(?:\$defs|definitions)/[^/]+")
 
 
 def subschemas(schema: JSON, at: str = "", depth: int = 0) -> Iterator[tuple[str, Object]]:
-    """Yield every subschema with its pointer."""
+    """Yield every subschema with its pointer, the outer before the inner, down to `_DEPTH`."""
     if type(schema) is not dict or depth > _DEPTH:
         return
     yield at, schema
@@ -96,7 +96,7 @@ def openai_strict(schema: JSON) -> Iterator[Hit]:
 
 
 def anthropic_strict(schema: JSON) -> Iterator[Hit]:
-    """Report violations of the subset for strict tools and structured outputs."""
+    """Report violations of the subset for strict tools and structured outputs, recursion included."""
     for at, node in subschemas(schema):
         yield from _strict_object(at, node, all_required=False)
         yield from _rejected_keywords(at, node, _ANTHROPIC_REJECTED)
@@ -141,7 +141,10 @@ def _strict_scalars(at: str, node: Object, formats: frozenset[str]) -> Iterator[
 
 
 def _recursion(schema: JSON) -> Iterator[Hit]:
-    """Report definitions that contain a reference to themselves, directly or through others."""
+    """Report the first definition that contains a reference to itself, directly or through others.
+
+    A depth-first search with its own stack, because a schema may be nested deeply.
+    """
     targets: dict[str, set[str]] = {}
     for at, node in subschemas(schema):
         definition = _DEFINITION.match(at)
@@ -154,16 +157,16 @@ def _recursion(schema: JSON) -> Iterator[Hit]:
         open_targets.setdefault(start, bool(path))
         while path:
             at, references = path[-1]
-            one = next(references, None)
-            if one is None:
+            target = next(references, None)
+            if target is None:
                 open_targets[at] = False
                 path.pop()
-            elif open_targets.get(one):
-                yield Hit(one, "a schema must not be recursive")
+            elif open_targets.get(target):
+                yield Hit(target, "a schema must not be recursive")
                 return
-            elif one in targets and one not in open_targets:
-                open_targets[one] = True
-                path.append((one, iter(targets[one])))
+            elif target in targets and target not in open_targets:
+                open_targets[target] = True
+                path.append((target, iter(targets[target])))
 
 
 def anthropic_property_names(schema: JSON) -> Iterator[Hit]:

@@ -70,16 +70,16 @@ def _parse_shape(row: str) -> Shape:
 
 def _parse_kind(tokens: list[str]) -> FieldType:
     """Parse alternatives up to the end or a closing bracket; consume the tokens."""
-    found: list[str | ListOf] = []
+    alternatives: list[str | ListOf] = []
     while tokens:
         mark = tokens.pop(0)
         if mark == "]":
             break
         if mark == "[":
-            found.append(ListOf(_parse_kind(tokens)))
+            alternatives.append(ListOf(_parse_kind(tokens)))
         elif mark != "|":
-            found.append(mark)
-    return tuple(found)
+            alternatives.append(mark)
+    return tuple(alternatives)
 
 
 def check_shape(body: Object, wire: str) -> Iterator[ShapeProblem]:
@@ -152,7 +152,7 @@ class _Walk:
             yield from self.check_value(item, inner, child_pointer(at, index))
 
     def _check_union(self, value: Object, names: Sequence[str], at: str) -> Iterator[ShapeProblem]:
-        """Choose the shapes with the same tag, and report the problems of the one that fits best."""
+        """Choose the shapes with the value's tag, and report the problems of the shape with the fewest problems."""
         for tag in _TAGS:
             names = self._matching(value, names, tag)
             if not names:
@@ -168,16 +168,19 @@ class _Walk:
         yield from best or ()
 
     def _matching(self, value: Object, names: Sequence[str], tag: str) -> list[str]:
-        """Return the shapes that allow the tag of the value. A shape may leave its tag out, or not have it."""
-        found: list[str] = []
+        """Return the shapes that allow the value's tag; without a tag, the shapes that do not require it, or all.
+
+        A shape may leave its tag out, or not have it.
+        """
+        allowed: list[str] = []
         for name in names:
             field = self._shapes[name].get(tag)
             if tag not in value:
                 if field is None or not field.required:
-                    found.append(name)
+                    allowed.append(name)
             elif field is not None and any(_is_scalar(value[tag], one) for one in field.kind):
-                found.append(name)
-        return found if found or tag in value else list(names)
+                allowed.append(name)
+        return allowed if allowed or tag in value else list(names)
 
 
 def _is_scalar(value: JSON, kind: str | ListOf) -> bool:
