@@ -325,10 +325,7 @@ def check_boolean_names(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
 
 
 def _exclusive_groups(flags: dict[str, Object]) -> Iterator[list[str]]:
-    """Yield groups of booleans that exclude each other.
-
-    Their names differ only in opposites, or their descriptions state it.
-    """
+    """Yield groups of booleans that exclude each other, by opposites in their names or by their descriptions."""
     words = {name: re.findall(r"[a-z]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()) for name in flags}
     for group in _OPPOSITES:
         alike: dict[tuple[str, ...], list[str]] = {}
@@ -382,10 +379,7 @@ def check_harmless(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
 
 @rule("TQ20", "error", "models", "example or default violates the schema", "correct the value or the schema")
 def check_forbidden_values(tools: tuple[Tool, ...]) -> Iterator[tuple[int, Hit]]:
-    """Report defaults and examples that the property's own schema rejects.
-
-    Properties with a reference are skipped, because `$defs` are not in `field`.
-    """
+    """Report defaults and examples that their schema rejects; references are skipped: `$defs` are not in `field`."""
     for index, tool in enumerate(tools):
         for name, field in _property_schemas(tool):
             if "$ref" in str(field):

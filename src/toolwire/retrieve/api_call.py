@@ -77,7 +77,7 @@ def call(
 async def call_async(
     query: str, k: int = 3, *, index: SearchableIndex, model: Model | str, max_tokens: int = MAX_TOKENS
 ) -> ToolCall | None:
-    """Like `call`, for asynchronous programs."""
+    """Like `call`, for asynchronous programs. Raises `ProtocolError` and `InvalidArguments` as `read_call` does."""
     hits = await asyncio.to_thread(index.search, query, k)  # it may have to encode the query
     tools = [hit.tool for hit in hits]
     if not tools:
@@ -115,7 +115,7 @@ def _call_names(tools: Sequence[Tool]) -> dict[str, Tool]:
 
 
 def render_spec(name: str, tool: Tool) -> str:
-    """Return the signature of a tool and its description in one line each."""
+    """Return the signature of a tool and its description in one line each, up to `_MAX_SPEC` characters."""
     schema = tool.input_schema or {}
     properties = schema.get("properties")
     required = schema.get("required")
@@ -145,7 +145,11 @@ def _indent_marks(text: str) -> str:
 
 
 def read_call(answer: str, tools: Sequence[Tool], *, finished: bool = True) -> ToolCall | None:
-    """Parse and validate the call in an answer; None for an answer that no API fits."""
+    """Return the call in an answer with repaired arguments, or None if the answer is that no API fits.
+
+    Raises `ProtocolError` for an answer without a complete call of these tools, and `InvalidArguments` for arguments
+    that cannot be repaired.
+    """
     from ..schema.repair.arguments import repair_arguments
     from ..text.engine.format import Format
     from ..text.styles.code_calls import PythonicCalls
@@ -161,15 +165,15 @@ def read_call(answer: str, tools: Sequence[Tool], *, finished: bool = True) -> T
         )
     offered = [replace(tool, name=name) for name, tool in named.items()]
     written = Format("api_call", "Python calls after a mark", (), PythonicCalls(open=(_CALL_MARK,), brackets=False))
-    found = next(iter(written.parse(f"{_CALL_MARK} {text}", offered, finished=finished).calls), None)
-    if found is None or found.state != "complete" or found.name not in named:
+    parsed = next(iter(written.parse(f"{_CALL_MARK} {text}", offered, finished=finished).calls), None)
+    if parsed is None or parsed.state != "complete" or parsed.name not in named:
         raise ProtocolError(f"the call cannot be read: {neutralise_line(text[:200])}")
-    tool = named[found.name]
-    repaired = repair_arguments(found.arguments, tool.input_schema or {"type": "object"})
+    tool = named[parsed.name]
+    repaired = repair_arguments(parsed.arguments, tool.input_schema or {"type": "object"})
     if repaired.arguments is None:
         problems = "; ".join(f"{problem.path}: {problem.message}" for problem in repaired.problems)
         raise InvalidArguments(f"the arguments of {tool.name} do not match its schema: {problems}")
-    return ToolCall(found.id, tool.name, repaired.arguments)
+    return ToolCall(parsed.id, tool.name, repaired.arguments)
 
 
 def _find_call_text(answer: str, names: Iterable[str]) -> str | None:

@@ -144,7 +144,11 @@ def _read_bytes(path: Path, name: str) -> bytes:
 def _read_file(
     path: Path, data: bytes, name: str, readers: Sequence[SpecReader], problems: list[ApiSpecError]
 ) -> Sequence[Tool]:
-    """Return the tools of a file; report entries that cannot be read. Files with other suffixes have none."""
+    """Return the tools of a file, and add a problem for each entry that cannot be read.
+
+    Files with other suffixes have none, unless a reader accepts them. Raises `ApiSpecError` if the whole file is
+    invalid.
+    """
     try:
         for reader in readers:
             tools = reader(path, data)
@@ -208,17 +212,17 @@ def _read_entries(entries: Iterable[tuple[int, JSON]], name: str, problems: list
 def _read_wire_tools(document: JSON) -> Sequence[Tool] | None:
     """Return the tools of a tool list or a request of any wire; None for another document."""
     try:
-        found = detect(document)
+        detected = detect(document)
     except ProtocolError:
         return None
     body: Any = document
-    if found.kind == "request" and found.wire != mcp.NAME:
-        return get(found.wire).decode_request(body).tools
-    if found.kind != "tools":
+    if detected.kind == "request" and detected.wire != mcp.NAME:
+        return get(detected.wire).decode_request(body).tools
+    if detected.kind != "tools":
         return None
-    if found.wire == mcp.NAME:
+    if detected.wire == mcp.NAME:
         return mcp.list_tools([body] if type(body) is dict and "inputSchema" in body else body)
-    return get(found.wire).decode_tools(body.get("tools", [body]) if type(body) is dict else body)
+    return get(detected.wire).decode_tools(body.get("tools", [body]) if type(body) is dict else body)
 
 
 def _make_unique(tools: Iterable[Tool]) -> Iterator[Tool]:

@@ -77,7 +77,7 @@ def _is_visible(char: str) -> bool:
 
 
 def _list_parameters(schema: Object | None) -> Iterator[tuple[str, str]]:
-    """Return names and descriptions of the properties of a schema, also of nested objects and of union members."""
+    """Yield names and descriptions of a schema's properties, also of nested objects, array items and union members."""
     pending: list[tuple[Any, int]] = [(schema, 0)]
     count = 0
     while pending and count < MAX_PARAMETERS:

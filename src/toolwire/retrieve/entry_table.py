@@ -263,7 +263,11 @@ def make_filter(
 def collect_tools(
     tools: Iterable[Tool], convert: Callable[[Tool], _PreparedTool]
 ) -> tuple[dict[str, _PreparedTool], tuple[tuple[str, str], ...]]:
-    """Convert tools. Return the results by name, and the refused tools, each with the reason."""
+    """Convert tools.
+
+    Return the results by name, and the refused tools, each with the reason. Refused are tools that cannot be encoded,
+    and different tools with the name of an earlier tool.
+    """
     converted: dict[str, _PreparedTool] = {}
     refused: list[tuple[str, str]] = []
     for tool in list_tools(tools):
@@ -278,7 +282,7 @@ def collect_tools(
 
 
 def list_tools(tools: Iterable[Tool]) -> list[Tool]:
-    """Raise ConfigError for a value that is not a list of tools."""
+    """Return the tools as a list. Raises `ConfigError` for a value that is not a list of tools."""
     if isinstance(tools, Tool):
         raise ConfigError(f"tools must be a list, got the tool {tools.name!r}", hint="use [tool]")
     listed = list(tools)

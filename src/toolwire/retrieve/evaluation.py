@@ -47,7 +47,8 @@ def bootstrap_difference(
 ) -> tuple[float, float, float]:
     """Return the mean of `one - other` per query, and its 95 % interval by a paired bootstrap over the queries.
 
-    Queries are drawn with replacement, the same ones for both sides. The seed fixes the draws.
+    Queries are drawn with replacement, the same queries for both sides. The seed fixes the draws. Raises `ConfigError`
+    for sides of different length or without values, and for an invalid seed or number of rounds.
     """
     if len(one) != len(other) or not one:
         raise ConfigError(f"a paired comparison requires as many values on both sides, got {len(one)} and {len(other)}")
@@ -145,9 +146,10 @@ def missing_gold(index: ToolIndex, queries: Iterable[LabelledQuery]) -> list[str
 def compare_methods(
     index: ToolIndex, queries: Sequence[LabelledQuery], progress: ProgressCallback | None = None
 ) -> MethodComparison:
-    """Run every query with every method. An index of words only has one method.
+    """Run every query with every method; an index without vectors has one method.
 
-    `progress` counts the texts that are encoded, then the queries that are searched.
+    `progress` counts the texts that are encoded, then the queries that are searched. The index's encoder is replaced
+    meanwhile, to encode all queries at once. Raises `ConfigError` without queries.
     """
     if not queries:
         raise ConfigError("there are no queries to evaluate")
@@ -210,7 +212,7 @@ class _RankingMethods:
         self._vectors = None if found is None else found[1]
 
     def rank(self, query: str) -> dict[Method, list[Key]]:
-        """Return the best tools for a query by method."""
+        """Return the best tools for a query by method; without vectors only by `search`."""
         search = [_make_key(hit.server, hit.tool) for hit in self._index.search(query, _DEEPEST)]
         if self._index.encoder is None or self._vectors is None:
             return {"search": search}

@@ -129,7 +129,11 @@ class ToolIndex:
         tags: Sequence[str] = (),
         progress: ProgressCallback | None = None,
     ) -> IndexChange:
-        """Add tools, and replace those whose declaration or tags changed. Only these are encoded."""
+        """Add tools, replace tools whose declaration or tags changed, and return the changes.
+
+        Only these are encoded. Tools that cannot be encoded are refused. Raises `ConfigError` for values that are not
+        tools or tags.
+        """
 
         def prepare(tool: Tool) -> tuple[IndexedTool, ToolDocument]:
             indexed = IndexedTool(strip_function(tool), server, tuple(tags))
@@ -183,10 +187,10 @@ class ToolIndex:
         tags: Collection[str] | None = None,
         allow: Callable[[IndexedTool], bool] | None = None,
     ) -> list[SearchHit]:
-        """Return the `k` best tools for a query, the best first.
+        """Return the `k` best tools for a query, the best first; none for an empty query.
 
         Filters apply before the ranking: `effects`, `servers`, `tags` (any of them), and `allow`, such as a check of
-        the caller's permissions.
+        the caller's permissions. Raises `ConfigError` for an invalid query, `k` or filter.
         """
         check_search(query, k)
         self._refresh_if_due()
@@ -228,7 +232,11 @@ class ToolIndex:
         return IndexRetriever(self, k, always)
 
     def save(self, path: str | Path) -> None:
-        """Write the index. A reader sees the old or the new index, never a part of one."""
+        """Write the index.
+
+        A reader sees the old or the new index, never a part of one. Raises `ConfigError` if the index was opened
+        without its encoder, and `StoreError` if it cannot be written.
+        """
         from .index_file import IndexParts, IndexSnapshot
 
         if self._unused_encoder is not None:
@@ -308,7 +316,11 @@ class ToolIndex:
         return words, self._score_meanings(vectors, words, excluded)
 
     def _score_meanings(self, vectors: Vectors, words: Floats, excluded: NDArray[np.int64]) -> Floats | None:
-        """Return the similarity of every number with a query, given as its vectors."""
+        """Return the similarity of every number with a query, given as its vectors; None without stored vectors.
+
+        The first vector is the whole query, the others are its sentences. Above `exact_limit` tools, the nearest are
+        searched approximately.
+        """
         table = self._vectors
         if table is None or not len(table):
             return None
@@ -328,7 +340,10 @@ class ToolIndex:
         return add_sentences(meanings, candidates, table.take(candidates) @ vectors[1:].T)
 
     def _score_found(self, nearest: NearestTools, rows: int, words: Floats, excluded: NDArray[np.int64]) -> Floats:
-        """Return the similarities of the tools that a server found; 0 for all others."""
+        """Return the similarities of the tools that a server found; 0 for all others.
+
+        The first of `rows` is the whole query, the others are its sentences.
+        """
         similarities = np.zeros((rows, self._entries.end), np.float32)
         found = [(self._entries.find(*key), column) for key, column in nearest.similarities.items()]
         known = {number: column for number, column in found if number is not None}
@@ -368,7 +383,7 @@ class ToolIndex:
         return np.array(rows, np.float32)
 
     def _has_document(self, indexed: IndexedTool, document: ToolDocument) -> bool:
-        """Return True if the entry has this document. Fields that are not searched are updated at once."""
+        """Return whether the entry has this document, and replace its tool if only fields differ that are not searched."""
         number = self._entries.find(indexed.server, indexed.tool.name)
         if number is None:
             return False

@@ -113,9 +113,11 @@ def read_index_info(path: str | Path) -> IndexInfo:
 
 
 def load_parts(path: str | Path, encoder: Encoder | None) -> tuple[IndexParts, str | None]:
-    """Open a saved index. Without an encoder, or if the index has no vectors, it is searched by words only.
+    """Open a saved index.
 
-    The second value is the name of the encoder of an index with vectors that is opened without them.
+    Without an encoder, or if the index has no vectors, it is searched without meanings. The second value is the name of
+    the encoder of an index with vectors that is opened without them. Raises `IndexFileError` for a damaged or older
+    index and for another encoder.
     """
     opened = open_index_file(Path(path))
     manifest = opened.manifest
@@ -180,7 +182,10 @@ class _FileEntries:
 
 
 def _load_words(opened: IndexFile) -> WordIndex:
-    """Open the word index: one segment with all tools."""
+    """Return the index of terms, with one segment for all tools.
+
+    Raises `IndexFileError` if its tables are inconsistent.
+    """
     count = opened.manifest.info.tools
     vocabulary = opened.texts("words")
     segment = Segment(opened.array("word_offsets"), opened.array("documents"), opened.array("counts"))

@@ -92,7 +92,10 @@ class MiniLm:
         self._tokenizer.no_padding()
 
     def encode(self, texts: Sequence[str], progress: ProgressCallback | None = None) -> Vectors:
-        """Return one vector of length 1 per text. Long texts are cut after 128 tokens."""
+        """Return one vector of length 1 per text.
+
+        Long texts are cut after 128 tokens. Texts of similar length are batched, which saves padding.
+        """
         valid = [text[:_MAX_TEXT].encode("utf-8", "replace").decode() for text in texts]  # without lone surrogates
         tokens = [encoding.ids for encoding in self._tokenizer.encode_batch(valid)]
         vectors = np.empty((len(texts), self.dimensions), np.float32)

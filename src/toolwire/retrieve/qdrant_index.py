@@ -185,7 +185,7 @@ class _QdrantTools:
         }
 
     def _search(self, vectors: Vectors, count: int, given: Any, payload: Sequence[str] = ()) -> list[Any]:
-        """Return the nearest points of each vector in one request."""
+        """Return the nearest points of each vector in one request, with the given fields of their payload."""
         requests = [
             self._models.QueryRequest(
                 query=vector.tolist(),
@@ -216,7 +216,10 @@ class _QdrantTools:
         )
 
     def _ask(self, operation: Callable[[], T]) -> T:
-        """Run an operation of the client, and convert its errors."""
+        """Run an operation of the client, one at a time for a client in the process.
+
+        Raises `StoreError` for its errors.
+        """
         from qdrant_client.http.exceptions import ApiException
 
         try:

@@ -256,7 +256,10 @@ class Reranker(Protocol):
 
 
 def rerank_hits(reranker: Reranker, query: str, hits: Sequence[SearchHit]) -> list[SearchHit]:
-    """Order hits by the scores of a reranker. Hits with equal scores keep their order."""
+    """Order hits by the scores of a reranker, which become their scores.
+
+    Hits with equal scores keep their order. Raises `ConfigError` unless each hit has a finite score.
+    """
     if not hits:
         return []
     scores = [float(score) for score in reranker.score(query, [hit.tool for hit in hits])]

@@ -99,7 +99,11 @@ class IndexRetriever:
         return tuple([known[name] for name in names if name in known])
 
     def search(self, query: str, tools: Sequence[Tool], k: int) -> tuple[Tool, ...]:
-        """Return the `k` best of these tools for a query. Tools that it names exactly come first."""
+        """Return the `k` best of these tools for a query; tools that it names exactly come first.
+
+        A name of letters only may be an ordinary noun, and does not count as a name. Tools that the index does not have
+        are added to it.
+        """
         known = {tool.name: tool for tool in tools}
         if not known or not query.strip():
             return ()
@@ -157,7 +161,11 @@ class IndexRetriever:
                 self._entries[tool.name] = _KnownTool(tool, indexed.server, indexed.tool)
 
     def _add_missing(self, missing: dict[str, Tool]) -> None:
-        """Add tools to the index. A tool with this name and another definition is kept: another agent may use it."""
+        """Add tools to the index and to the known entries.
+
+        A tool with this name and another definition is kept, because another agent may use it: the new tool gets a
+        server of its own.
+        """
         if not missing:
             return
         taken = {indexed.tool.name for indexed in self.index if not indexed.server}

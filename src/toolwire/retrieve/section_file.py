@@ -47,7 +47,11 @@ _ATTEMPTS = 100
 
 @contextmanager
 def replace_file(path: Path) -> Iterator[BinaryIO]:
-    """Return a file to write the new content to. On success, it replaces the file at `path`."""
+    """Yield a temporary file for the new content.
+
+    On success, it is synced and replaces the file at `path` with the same mode; on an error, it is removed. Files that
+    a killed process left are removed first.
+    """
     path = Path(os.path.realpath(path))  # a link stays a link
     _remove_abandoned(path)
     file = _create_temporary(path)
@@ -92,7 +96,10 @@ def _remove_abandoned(path: Path) -> None:
 
 
 def _lock(file: BinaryIO) -> bool | None:
-    """Lock an open file without waiting; the lock ends with the process. Return None where locks are not supported."""
+    """Lock an open file without waiting; return False if another process has the lock, None without support.
+
+    The lock ends with the process.
+    """
     try:
         import fcntl
     except ImportError:  # Windows
@@ -221,7 +228,11 @@ class IndexFile:
 
 
 def write_index_file(path: Path, manifest: Manifest, sections: Mapping[str, Section]) -> None:
-    """Replace the file at `path`. A reader sees the old or the new one, also after a kill at any time."""
+    """Replace the file at `path`.
+
+    A reader sees the old or the new file, also after a kill at any time. Raises `IndexFileError` if it cannot be
+    written.
+    """
     try:
         with replace_file(path) as file:
             file.write(b"\0" * _ALIGNMENT)
@@ -266,7 +277,10 @@ def is_index_file(path: str | Path) -> bool:
 
 
 def open_index_file(path: Path) -> IndexFile:
-    """Map a file into memory and check it."""
+    """Map a file into memory and check it.
+
+    Raises `IndexFileError` if it is missing, unreadable, damaged or of another version.
+    """
     try:
         with _open_regular(path) as file:
             data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -319,7 +333,10 @@ def _read_manifest(path: Path, data: mmap.mmap) -> Manifest:
 
 
 def _check_places(opened: IndexFile, data: mmap.mmap) -> None:
-    """Check that the expected sections fill the file without gaps, and compare the checksums."""
+    """Check that the expected sections fill the file without gaps, and compare the checksums.
+
+    Sections with `is_checked_later` are checked when they are read. Raises `IndexFileError` for any difference.
+    """
     manifest = opened.manifest
     expected = [name for name in _FORMS if name != "vectors" or manifest.info.encoder is not None]
     if sorted(manifest.sections) != sorted(expected):

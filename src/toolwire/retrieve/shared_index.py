@@ -122,7 +122,11 @@ class SharedIndex(ToolIndex):
         tags: Sequence[str] = (),
         progress: ProgressCallback | None = None,
     ) -> IndexChange:
-        """Add tools, and replace those whose declaration or tags changed. Only these are encoded and sent."""
+        """Add tools, replace tools whose declaration or tags changed, and return the changes.
+
+        Only these are encoded and sent. The copy in this process is refreshed before and after. Raises `ConfigError`
+        for values that are not tools or tags.
+        """
         check_names("tags", tags)
         given, refused = collect_tools(tools, lambda tool: _make_stored(strip_function(tool), server, tuple(tags)))
         self.refresh()
@@ -138,7 +142,10 @@ class SharedIndex(ToolIndex):
         return IndexChange(added, updated, unchanged=len(given) - len(changed), refused=refused)
 
     def remove(self, names: Iterable[str], *, server: str = "") -> IndexChange:
-        """Remove tools. Names that are not in the index are ignored."""
+        """Remove tools from the server, refresh the copy, and return the changes.
+
+        Names that are not in the index are ignored.
+        """
         check_names("names", names)
         self.refresh()
         with self._lock:
@@ -162,7 +169,10 @@ class SharedIndex(ToolIndex):
         raise ConfigError("a shared index has no file", hint="use ToolIndex.load")
 
     def _find_nearest(self, query: str, vectors: Vectors, given: SearchFilter) -> NearestTools:
-        """Ask the server without the lock: first for the similarities, then for the vectors of the best tools."""
+        """Ask the server without the lock: first for the similarities, then for the vectors of the best tools.
+
+        The best tools by terms are included in the first question.
+        """
         with self._lock:
             words, _ = self._score(query, None, given, None)
             also = [self._entries.key(number) for number in find_best(words, self._candidates).tolist()]

@@ -44,7 +44,10 @@ def is_spec(value: JSON) -> bool:
 
 
 def spec_tool(spec: Mapping[str, Any]) -> Tool:
-    """Convert a spec. Raise SchemaError if it has no name, or a field has the wrong type."""
+    """Convert a specification; a request that only reads (GET) has the effect `read`, all others `write`.
+
+    Raises `SchemaError` if it has no name, or a field has the wrong type.
+    """
     is_zoo = "api_name" in spec
     title = _read_text(spec, "api_name" if is_zoo else "name")
     if not title.strip():
@@ -131,12 +134,15 @@ def _convert_argument(argument: Any, depth: int) -> tuple[Object, bool]:
 
 
 def _list_schema(parameters: Any) -> Object:
-    """Convert a list of `{name, description, type}`."""
+    """Convert a list of `{name, description, type}`; entries without a name are skipped.
+
+    Raises `SchemaError` for a value that is not a list.
+    """
     if type(parameters) is not list:
         raise SchemaError(f"parameters must be a list, got {type(parameters).__name__}", pointer="/parameters")
-    named = [one for one in parameters[:_MAX_PARAMETERS] if type(one) is dict and type(one.get("name")) is str]
+    named = [row for row in parameters[:_MAX_PARAMETERS] if type(row) is dict and type(row.get("name")) is str]
     converted = {
-        one["name"]: _convert_argument({"description": "", "data_type": one.get("type"), **one}, 0) for one in named
+        row["name"]: _convert_argument({"description": "", "data_type": row.get("type"), **row}, 0) for row in named
     }
     schema: Object = {"type": "object", "properties": {name: argument for name, (argument, _) in converted.items()}}
     required = [name for name, (_, is_required) in converted.items() if is_required]
@@ -148,7 +154,10 @@ def _describe(schema: Object, text: Any) -> Object:
 
 
 def _signature_schema(signature: str) -> Object:
-    """Read a Python signature. One that cannot be read accepts any arguments."""
+    """Return the schema of a Python signature; a text that is no signature accepts any arguments.
+
+    Defaults that are not literals are left out.
+    """
     definition = _parse_signature(signature)
     if definition is None:
         return {"type": "object"}

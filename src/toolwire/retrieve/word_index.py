@@ -61,7 +61,7 @@ class WordIndex:
         self._norms: Floats | None = None  # computed by the first query after a change
 
     def add(self, first_number: int, documents: Sequence[ToolDocument]) -> None:
-        """Add documents with successive numbers."""
+        """Add documents with successive numbers as a new segment, and merge small segments."""
         entries: list[tuple[int, int, FieldCounts]] = []
         for number, document in enumerate(documents, first_number):
             counts, lengths = _count_words(document)

@@ -87,10 +87,7 @@ def _one_system_message(messages: list[Message], losses: Losses) -> list[Message
 
 
 def _plain_message(message: Message, path: str, carried: Carried, losses: Losses) -> Message:
-    """Return a message with the parts and roles that the format has, and report losses.
-
-    Raises `EncodeError` if nothing of an assistant message remains.
-    """
+    """Return a message with the format's roles and parts, and report losses; EncodeError if an answer becomes empty."""
     role = message.role
     if role == "developer":
         losses.add(f"{path}/role", "developer role", "rewritten", "written as a system message", "info")
@@ -155,10 +152,7 @@ def _report_extra(extra: Mapping[str, object], path: str, losses: Losses) -> Non
 
 
 def _plain_call(call: ToolCall, path: str, carried: Carried, losses: Losses) -> ToolCall:
-    """Return a call with id, name and arguments only, and report the rest as losses.
-
-    Raises `EncodeError` for a call that is incomplete or not a function call.
-    """
+    """Return id, name and arguments, and report losses; EncodeError for an incomplete call or another kind."""
     if call.state != "complete" or (call.kind == "function" and call.arguments is None):
         raise EncodeError(f"a call of {call.name} is {call.state}", pointer=path, hint="remove this example")
     if call.kind != "function":

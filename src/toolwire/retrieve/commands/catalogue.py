@@ -49,7 +49,10 @@ def read_text(path: Path) -> str:
 
 
 def _read(path: Path, limit: int, *, is_private: bool = False) -> bytes:
-    """Read a file after a check of the opened descriptor: a path can change between a check and the opening."""
+    """Return the content of a file, which is checked after it is opened: a path can change in between.
+
+    Raises `ValueError` for a special or large file, and `PermissionError` if `is_private` and others can write it.
+    """
     descriptor = os.open(path, _FLAGS | (_NO_LINK if is_private else 0))
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(descriptor)
@@ -77,7 +80,10 @@ def is_private_file(path: Path) -> bool:
 
 
 def open_private_folder(folder: Path) -> bool:
-    """Create a folder that only this user can use. Return False if it is a link or belongs to another user."""
+    """Create a folder that only this user can use, or restrict its mode.
+
+    Returns False if it is a link, belongs to another user or cannot be created.
+    """
     with suppress(OSError):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = folder.lstat()
@@ -101,7 +107,10 @@ def read_private(path: Path, limit: int) -> bytes:
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """Replace a file of a private folder in one step. A folder that cannot be used only costs time."""
+    """Replace a file of a private folder in one step.
+
+    Errors are ignored: without the cache, the next start only takes longer.
+    """
     if not open_private_folder(path.parent):
         return
     new = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
@@ -182,7 +191,11 @@ class Catalogue:
         return "none" if self._cache_file is None else self._cache_file.stem
 
     def load(self, progress: ReadProgress | None = None) -> list[SystemCommand]:
-        """Return the commands, from the cache where the files are unchanged. `progress` is called for files read anew."""
+        """Return the commands, from the cache where the files are unchanged, and update the cache.
+
+        `progress` is called for files read anew. Files that are not read within `MAX_SECONDS` are left for the next
+        start.
+        """
         known = self._read_cache()
         files = list(self._files())[:MAX_FILES]
         records: dict[str, _FileRecord] = {}
@@ -212,17 +225,20 @@ class Catalogue:
         return self._join([records[str(path)] for path, _ in files if str(path) in records])
 
     def _join(self, records: Iterable[_FileRecord]) -> list[SystemCommand]:
-        """Return each command once: the first page, with the options of its completion if the page has none."""
-        found: dict[tuple[str, ...], SystemCommand] = {}
+        """Return each command once: the first page, with the options of its completion if the page has none.
+
+        Commands that are refused or start other programs are left out.
+        """
+        joined: dict[tuple[str, ...], SystemCommand] = {}
         for command in (command for record in records for command in record.commands):
             if self._is_refused(command.words[0]) or starts_programs(command):
                 continue
-            known = found.get(command.words)
+            known = joined.get(command.words)
             if known is None:
-                found[command.words] = command
+                joined[command.words] = command
             elif not known.options and command.options:
-                found[command.words] = msgspec.structs.replace(known, options=command.options)
-        return list(found.values())
+                joined[command.words] = msgspec.structs.replace(known, options=command.options)
+        return list(joined.values())
 
     def _find(self, name: str) -> str | None:
         if name not in self._programs:
@@ -270,10 +286,10 @@ class Catalogue:
         alias = is_alias(source)
         if alias is not None:
             source = _read_alias(path.parent, alias)
-        found = _PAGE.fullmatch(path.name)
-        if found is None or COMMAND_NAME.fullmatch(found["stem"]) is None:
+        page = _PAGE.fullmatch(path.name)
+        if page is None or COMMAND_NAME.fullmatch(page["stem"]) is None:
             return []
-        words = self._command_words(found["stem"], source)
+        words = self._command_words(page["stem"], source)
         return read_man_page(source, words, origin=str(path)) if words else []
 
     def _command_words(self, stem: str, source: str) -> tuple[str, ...] | None:
@@ -292,7 +308,7 @@ class Catalogue:
         return (parts[0], "-".join(parts[1:]))
 
     def _read_cache(self) -> Mapping[str, _FileRecord]:
-        """Return the cached records; none if the file is foreign, damaged or of another format."""
+        """Return the cached records; none if the file is foreign, damaged, of another format or made with another PATH."""
         if self._cache_file is None:
             return {}
         try:

@@ -115,7 +115,10 @@ def _join_ranks(*rankings: Sequence[str]) -> dict[str, float]:
 def _open_index(
     tools: Sequence[Tool], encoder: Encoder | None, cache: Path | None, progress: ProgressCallback | None
 ) -> ToolIndex:
-    """Load the saved index of these tools, or build and save it."""
+    """Load the saved index of these tools, or build and save it.
+
+    Older indexes of the kind are removed; a cache that cannot be used is ignored.
+    """
     if cache is None:
         return _build(tools, encoder, progress)
     name = "words" if encoder is None else re.sub(r"\W+", "-", encoder.name)[:40]

@@ -43,7 +43,11 @@ _UNOFFERED = frozenset({"--help", "--version", "--usage"})
 
 
 def command_properties(command: SystemCommand) -> dict[str, Property]:
-    """Return the options and operands by the names of their properties. Operands keep their names."""
+    """Return the options and operands by the names of their properties.
+
+    Operands keep their names; an option takes a spelling that is still free. Options that no call may contain are left
+    out.
+    """
     found: dict[str, Property] = {one.name: one for one in command.operands if one.name not in _UNOFFERED_OPERANDS}
     for option in command.options:
         if not _UNOFFERED.isdisjoint(option.names) or is_withheld(command.words, option):
@@ -61,8 +65,8 @@ def declare_command(command: SystemCommand, names: Iterable[str] | None = None) 
     offered = properties if names is None else {name: properties[name] for name in names}
     schema: Object = {
         "type": "object",
-        "properties": {name: _declare_property(one) for name, one in offered.items()},
-        "required": [name for name, one in offered.items() if isinstance(one, Operand) and one.is_required],
+        "properties": {name: _declare_property(part) for name, part in offered.items()},
+        "required": [name for name, part in offered.items() if isinstance(part, Operand) and part.is_required],
         "additionalProperties": False,
     }
     return Tool(
@@ -99,25 +103,25 @@ def _option_words(name: str, option: CommandOption) -> frozenset[str]:
     return frozenset(split_words(text))
 
 
-def _declare_property(one: Property) -> Object:
+def _declare_property(part: Property) -> Object:
     """Return the schema of an option or operand.
 
     An option with an optional value takes a boolean, too; a repeated option takes an array.
     """
-    if isinstance(one, Operand):
-        return _declare_list({"type": "string"}) if one.repeats else {"type": "string"}
-    spellings = ", ".join(one.names)
+    if isinstance(part, Operand):
+        return _declare_list({"type": "string"}) if part.repeats else {"type": "string"}
+    spellings = ", ".join(part.names)
     described: Object = {
-        "description": _shown(f"{spellings}: {one.description}" if one.description else spellings, 200)
+        "description": _shown(f"{spellings}: {part.description}" if part.description else spellings, 200)
     }
-    if one.style == "flag":
+    if part.style == "flag":
         return {"type": "boolean", **described}
-    value = _declare_value(one)
-    if one.style == "optional":
+    value = _declare_value(part)
+    if part.style == "optional":
         values = value.get("enum")
         listed = {} if values is None else {"enum": [True, False, *values]}
         return {"type": ["boolean", value["type"]], **listed, **described}
-    return {**(_declare_list(value) if one.repeats else value), **described}
+    return {**(_declare_list(value) if part.repeats else value), **described}
 
 
 def _declare_value(option: CommandOption) -> Object:
@@ -182,15 +186,15 @@ def make_command_line(command: SystemCommand, arguments: Mapping[str, Any], *, h
     options: list[str] = []
     used: list[str] = []
     operands: list[tuple[Operand, str]] = []
-    for name, one in command_properties(command).items():
+    for name, part in command_properties(command).items():
         if name not in arguments:
             continue
-        if isinstance(one, Operand):
-            operands += [(one, value) for value in _write_operand(one, arguments[name], home)]
-        elif written := _write_option(one, arguments[name]):
-            _refuse_joined_letters(command, one, written)
+        if isinstance(part, Operand):
+            operands += [(part, value) for value in _write_operand(part, arguments[name], home)]
+        elif written := _write_option(part, arguments[name]):
+            _refuse_joined_letters(command, part, written)
             options += written
-            used.append(one.name)
+            used.append(part.name)
     vector = _join(command, options, operands)
     effect = judge_effect(command.words, vector, used)
     if effect.is_read_only and any(char in _SHELL_CHARACTERS for word in vector for char in word):

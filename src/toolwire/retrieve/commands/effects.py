@@ -230,7 +230,11 @@ class CommandEffect(Value, frozen=True):
 
 
 def judge_effect(words: Sequence[str], vector: Sequence[str], options: Collection[str] = ()) -> CommandEffect:
-    """Return the effect of a written command line. `options`: the names of its options, without their values."""
+    """Return the effect of a written command line.
+
+    `options`: the names of its options, without their values. An unknown command writes. An effect other than reading
+    or running a program replaces `read`.
+    """
     if is_read_only(words, vector):
         return CommandEffect(("read",), is_read_only=True)
     words, vector = (usual_name(words[0]), *words[1:]), (usual_name(words[0]), *vector[1:])

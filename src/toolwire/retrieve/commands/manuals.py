@@ -39,7 +39,7 @@ def is_alias(source: str) -> str | None:
 
 
 def read_man_page(source: str, words: Sequence[str], *, origin: str = "") -> list[SystemCommand]:
-    """Return the command of a page and its subcommands. `words`: the command in the name of the file."""
+    """Return the command of a page and its subcommands, which share options; none without a summary."""
     sections = read_sections(source, name=" ".join(words))
     summary = _summary(sections)
     if not summary:
@@ -101,7 +101,7 @@ def _synopsis_lines(sections: Iterable[PageSection]) -> Iterator[str]:
 
 
 def _options(sections: Iterable[PageSection]) -> Iterator[CommandOption]:
-    """Return the options of all sections but those that cannot declare any; each spelling once."""
+    """Yield the options of all sections but those that cannot declare any; each spelling once, up to `_MAX_OPTIONS`."""
     seen: set[str] = set()
     for section in sections:
         if section.title in _WITHOUT_OPTIONS:
@@ -119,9 +119,9 @@ def _options(sections: Iterable[PageSection]) -> Iterator[CommandOption]:
 def _subcommands(
     sections: Sequence[PageSection], words: Sequence[str]
 ) -> Iterator[tuple[str, tuple[str, SynopsisLine]]]:
-    """Return the subcommands that a page describes, with their operands: `list-units [PATTERN...]`.
+    """Yield the subcommands that a page describes, with their operands: `list-units [PATTERN...]`.
 
-    The description of a page may list values instead, so that its words must be part of the synopsis.
+    The description of a page may list values instead, so that its names must be part of the synopsis.
     """
     if len(words) > 2:
         return
@@ -216,7 +216,7 @@ _CHOICES = re.compile(r":\(([\w. +-]{1,400})\)")
 
 
 def read_bash_completion(source: str, name: str) -> list[SystemCommand]:
-    """Return the command of a file, with the options in its word lists. Completions have no descriptions."""
+    """Return the commands of a file, with the options in its lists; none without options."""
     if len(source) > _MAX_BASH:
         return []
     options: dict[str, CommandOption] = {}
@@ -233,7 +233,7 @@ def read_bash_completion(source: str, name: str) -> list[SystemCommand]:
 
 
 def _completed_names(source: str) -> Iterator[str]:
-    """Return the commands that the file completes: `complete -F _ping ping ping6`."""
+    """Yield the commands that the file completes: `complete -F _ping ping ping6`."""
     for found in _COMPLETE.finditer(source):
         words = found[1].split()
         skips = False
@@ -245,7 +245,7 @@ def _completed_names(source: str) -> Iterator[str]:
 
 
 def read_zsh_completion(source: str, name: str) -> list[SystemCommand]:
-    """Return the commands of a `#compdef` file, with the options and operands of its `_arguments` specifications."""
+    """Return the commands of a `#compdef` file, with options and operands of its `_arguments`; none without options."""
     heading = _COMPDEF.match(source)
     named = [word for word in (heading[1].split() if heading else [name]) if COMMAND_NAME.fullmatch(word)]
     options: dict[str, CommandOption] = {}
@@ -266,7 +266,7 @@ def read_zsh_completion(source: str, name: str) -> list[SystemCommand]:
 
 
 def _specifications(source: str) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Return the quoted specifications with the spellings before them: `{-a,--all}'[show all]'`."""
+    """Yield the quoted specifications with the spellings before them: `{-a,--all}'[show all]'`."""
     for found in _STRING.finditer(source):
         text = found[1] if found[1] is not None else found[2]
         if text.startswith("(") and text.endswith(")"):

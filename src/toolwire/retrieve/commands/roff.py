@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator
 
 from msgspec import Struct, field
 
-ITALIC_START, ITALIC_END = "\x02", "\x03"
-"""Marks around the variables of a synopsis."""
+ITALIC_START, ITALIC_END = "\x02", "\x03"  # around the variables of a synopsis
 
 
 _ESCAPE = re.compile(
@@ -283,7 +282,6 @@ class _PageReader:
         return f"{' ' * text.startswith(' ')}{plain}{' ' * (text.endswith(' ') and text != ' ')}"
 
     def _add_text(self, line: str) -> None:
-        """Add a line of text; an empty line ends the paragraph, and an indented line may make the text before it a tag."""
         if not line.strip():
             if not self._is_literal:
                 self._end_paragraph("PP")
@@ -294,10 +292,7 @@ class _PageReader:
         self._add_plain(self._plain(line))
 
     def _add_plain(self, text: str) -> None:
-        """Add text to the current entry: as its tag if a macro asked for one, else as its text.
-
-        Text before the first section is ignored, and so are examples outside of the synopsis.
-        """
+        """Add text to the current entry, as its tag if a macro asked for one. Examples are left out."""
         if not self.sections or not text:
             return
         if self._wants_tag:
@@ -322,9 +317,8 @@ class _PageReader:
         return entry
 
     def _end_paragraph(self, macro: str) -> None:
-        """End the current entry. A line break does not end it, nor does a second paragraph under a tag."""
         entry = self._entry
-        if macro == "br":
+        if macro == "br":  # a line break, which does not end the entry
             if entry is not None and self._is_synopsis:
                 entry.lines.append("")
             return

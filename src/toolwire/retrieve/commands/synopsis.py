@@ -26,7 +26,10 @@ _MAX_DESCRIPTION = 160  # characters; one line of a description in a model's pro
 
 
 def read_option(tag: str, description: str) -> CommandOption | None:
-    """Return the option that a tag describes; None for any other tag."""
+    """Return the option that a tag describes, or None for any other tag.
+
+    `--no-x` is left out beside `--x`. The value of a long spelling takes precedence.
+    """
     names: list[str] = []
     value: tuple[OptionStyle, str] = ("flag", "")
     for part in _SEPARATOR.split(tag.strip()[:400])[: 2 * _MAX_NAMES]:
@@ -66,7 +69,10 @@ def _is_integer(label: str, default: str, names: list[str]) -> bool:
 
 
 def _read_value(rest: str) -> tuple[OptionStyle, str]:
-    """Return the style and the text of the value after the name of an option."""
+    """Return the style and the text of the value after an option's name.
+
+    Text after a space is a value only if it looks like a placeholder or is short; else it is a description.
+    """
     text = rest.strip()
     if not text or text[0] in ",;:.":
         return "flag", ""
@@ -138,15 +144,15 @@ class SynopsisLine:
 def usage_lines(lines: Iterable[str], words: Sequence[str]) -> list[str]:
     """Return the usages of a synopsis without the words of the command. A usage begins with these words."""
     starts = (" ".join(words), "-".join(words))
-    found: list[str] = []
+    usages: list[str] = []
     for line in lines:
         plain = mark_variables(line.strip(), starts)
         start = next((start for start in starts if re.match(rf"{re.escape(start)}(?![\w-])", plain)), None)
         if start is not None:
-            found.append(plain[len(start) :].strip())
-        elif found and line.strip() and len(found[-1]) < _MAX_USAGE:
-            found[-1] += f" {plain}"
-    return found[:_MAX_LINES]
+            usages.append(plain[len(start) :].strip())
+        elif usages and line.strip() and len(usages[-1]) < _MAX_USAGE:
+            usages[-1] += f" {plain}"
+    return usages[:_MAX_LINES]
 
 
 def mark_variables(line: str, starts: Sequence[str]) -> str:
@@ -164,7 +170,7 @@ def mark_variables(line: str, starts: Sequence[str]) -> str:
 
 
 def read_usage(text: str) -> SynopsisLine:
-    """Return the literals and operands of one usage."""
+    """Return the literals and operands of one usage, read up to `_MAX_USAGE` characters."""
     text = text[:_MAX_USAGE]
     for pattern, replacement in _SIMPLIFIED:
         text = pattern.sub(replacement, text)
@@ -178,15 +184,15 @@ def read_usage(text: str) -> SynopsisLine:
 def _choice_groups(pieces: Sequence[str]) -> frozenset[int]:
     """Return the positions of the braces that list alternatives."""
     opened: list[int] = []
-    found: set[int] = set()
+    groups: set[int] = set()
     for position, piece in enumerate(pieces):
         if piece in "[{(":
             opened.append(position)
         elif piece in "]})" and opened:
             opened.pop()
         elif piece == "|" and opened and pieces[opened[-1]] == "{":
-            found.add(opened[-1])
-    return frozenset(found)
+            groups.add(opened[-1])
+    return frozenset(groups)
 
 
 def _is_variable(piece: str) -> bool:
