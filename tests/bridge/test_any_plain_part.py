@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from canonical import assistant_messages, calls, json_values, params, results, search_calls, texts, words
-from toolwire.ir import Message, Params, Text, ToolCall, ToolResult, ToolwireError
+from canonical import calls, json_values, params, results, search_calls, texts, words
+from toolwire.ir import Message, Params, ToolCall, ToolResult, ToolwireError
 from toolwire.ir.losses import Losses
 from toolwire.ir.text import dumps
 from toolwire.stream.strict import _parse_any_arguments, parse_arguments
@@ -17,13 +17,6 @@ from toolwire.wire.codec import report_search_call
 from toolwire.wire.content import found_as_text
 from toolwire.wire.fields import read_extra, remember_form
 from toolwire.wire.gemini import part_writer
-from toolwire.wire.openai_chat.message_writer import (
-    _write_any,
-    write_answer,
-    write_assistant,
-    write_message,
-    write_result,
-)
 from toolwire.wire.openai_chat.messages import (
     _read_any_assistant,
     _read_any_call,
@@ -54,26 +47,6 @@ def test_plain_anthropic_block_equals_the_general_one_and_has_no_losses(part):
     if plain is not None:
         assert list(plain.items()) == list(write_block(part, losses, "/parts/0").items())
         assert not losses
-
-
-@given(assistant_messages, own_fields, caches)
-def test_plain_chat_message_of_the_assistant_equals_the_general_one(message, extra, cache):
-    marked = tuple([replace(part, cache=cache) if isinstance(part, Text) else part for part in message.parts])
-    for one in (message, replace(message, extra=extra), replace(message, parts=marked)):
-        written, losses, expected_losses = [], Losses(), Losses()
-        write_message(one, "/messages/0", written, losses)
-        expected = write_assistant(one.parts, one.extra, "/messages/0", expected_losses)
-        assert [list(message.items()) for message in written] in ([list(expected.items())], [])
-        assert written or (one.parts and expected.keys() == {"role", "content"} and expected["content"] is None)
-        assert list(losses) == list(expected_losses)
-
-
-@given(parts().filter(lambda part: hasattr(part, "call_id")))
-def test_plain_chat_result_equals_the_general_one(result):
-    written, losses, expected_losses = [], Losses(), Losses()
-    write_message(Message("user", (result,)), "/messages/0", written, losses)
-    assert written == [write_result(result, expected_losses, "/messages/0/parts/0")]
-    assert list(losses) == list(expected_losses)
 
 
 @given(st.sampled_from(["user", "assistant"]), words, st.sampled_from([{}, {"x": 1}, {"x": None}]))
@@ -243,14 +216,6 @@ raw_assistants = st.fixed_dictionaries(
 def test_usual_chat_assistant_equals_the_general_one(raw):
     usual, general = outcome(read_assistant, raw), outcome(_read_any_assistant, raw)
     assert usual == general or (not usual.extra and usual == without_empty_fields(general))
-
-
-@given(st.lists(parts(), max_size=3))
-def test_plain_chat_answer_equals_the_general_one(some_parts):
-    losses, expected_losses = Losses(), Losses()
-    written = write_answer(tuple(some_parts), {}, losses, "")
-    assert list(written.items()) == list(_write_any(tuple(some_parts), {}, expected_losses, "", False).items())
-    assert list(losses) == list(expected_losses)
 
 
 @given(parts())

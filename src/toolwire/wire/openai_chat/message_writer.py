@@ -29,24 +29,15 @@ _RANKS: dict[type[Part], int] = {Reasoning: 0, Text: 1, Refusal: 2, ToolCall: 3}
 def write_message(message: Message, path: str, out: list[Object], losses: Losses) -> None:
     """Append a message to `out`; each result in a user message becomes a `tool` message of its own."""
     if message.role == "assistant":
-        if not message.extra and (plain := write_plain_parts(message.parts)) is not None:
-            text, calls = plain
-            out.append({"role": "assistant", "content": text, **({"tool_calls": calls} if calls else {})})
-            return
         written = write_assistant(message.parts, message.extra, path, losses)
         if written.get("content") is not None or not written.keys() <= {"role", "content"} or not message.parts:
             out.append(written)  # else nothing of it can be written, and an empty message is refused
         return
-    if len(message.parts) == 1 and not message.extra:
-        only = message.parts[0]
-        if type(only) is Text and not only.extra and only.cache is None:
-            out.append({"role": message.role, "content": only.text})
-            return
     rest: list[Part] = []
     numbers: list[int] = []
     for number, part in enumerate(message.parts):
         if isinstance(part, ToolResult):
-            out.append(_write_plain_result(part) or write_result(part, losses, f"{path}/parts/{number}"))
+            out.append(write_result(part, losses, f"{path}/parts/{number}"))
         elif isinstance(part, (ToolCall, Reasoning)):
             what = "call" if isinstance(part, ToolCall) else "reasoning"
             losses.add(f"{path}/parts/{number}", what, "dropped", "only an assistant message can have one", "error")
@@ -67,16 +58,6 @@ def _content_field(content: JSON, form: Object) -> Object:
     return written.get(form.get(":content", ""), {"content": ""})
 
 
-def _write_plain_result(result: ToolResult) -> Object | None:
-    """Write a result of one text without other fields like `write_result`; None for any other."""
-    if len(result.parts) != 1 or result.extra or result.found or result.is_error or result.structured is not None:
-        return None
-    only = result.parts[0]
-    if type(only) is not Text or only.extra or only.cache is not None:
-        return None
-    return {"role": "tool", "tool_call_id": result.call_id, "content": only.text}
-
-
 def write_result(result: ToolResult, losses: Losses, path: str) -> Object:
     """Write a result as a `tool` message, or as a legacy `function` message if it was read from one."""
     form = result.extra.get(_FORM, {})
@@ -91,28 +72,6 @@ def write_result(result: ToolResult, losses: Losses, path: str) -> Object:
     if ":name" in form:
         out["name"] = result.name
     return write_extra(out, result.extra, NAME)
-
-
-def write_plain_parts(parts: tuple[Part, ...]) -> tuple[str | None, list[Object]] | None:
-    """Return the content and the calls of the usual assistant message: at most one text, then calls of functions.
-
-    None for any other message, or if a part has more fields: it may cause losses.
-    """
-    content: str | None = None
-    calls: list[Object] = []
-    for part in parts:
-        if type(part) is ToolCall:
-            if part.kind != "function" or part.namespace is not None or part.artefacts or part.extra:
-                return None
-            function = {"name": part.name, "arguments": part.text}
-            calls.append({"id": part.id, "type": "function", "function": function})
-            continue
-        if type(part) is not Text or calls or content is not None or not part.text:
-            return None
-        if part.artefacts or part.extra or part.cache is not None:
-            return None
-        content = part.text
-    return content, calls
 
 
 def write_assistant(parts: tuple[Part, ...], extra: Extra, path: str, losses: Losses) -> Object:
@@ -206,20 +165,6 @@ def write_answer(parts: tuple[Part, ...], form: Object, losses: Losses, path: st
 
     `form`: how the message was written, if it came from this wire. `is_legacy`: calls are a `function_call`.
     """
-    plain = None if form or is_legacy else write_plain_parts(parts)
-    if plain is None:
-        return _write_any(parts, form, losses, path, is_legacy)
-    text, calls = plain
-    out: Object = {"role": "assistant"}
-    if text is not None:
-        out["content"] = text
-    if calls:
-        out["tool_calls"] = calls
-    return out
-
-
-def _write_any(parts: tuple[Part, ...], form: Object, losses: Losses, path: str, is_legacy: bool) -> Object:
-    """Write an answer of any parts, with the losses that one message causes."""
     out: Object = {"role": "assistant"}
     as_array = form.get(":content") == "list" or any(_needs_array(part) for part in parts)
     content: list[Part] = []
