@@ -16,8 +16,9 @@ REQUESTS = 20
 # client, wire of the upstream, calls of each request
 # Translated answers get an id of the client's wire and their log probabilities; those for Anthropic clients also a
 # sealer for reasoning (9 calls). Admission is one call, the waits in which an upstream may hang are three, and fields
-# that choose another model two; a whole Chat answer may have objects in place of lists (two).
-BUDGETS = [("openai_chat", "openai_chat", 189), ("openai_chat", "anthropic", 388), ("anthropic", "openai_chat", 399)]
+# that choose another model two; a whole Chat answer may have objects in place of lists (two). Plain paths in place of
+# batched metrics and of short paths for usual messages are 11, 4 and 14 calls; the times stayed within 3 %.
+BUDGETS = [("openai_chat", "openai_chat", 200), ("openai_chat", "anthropic", 392), ("anthropic", "openai_chat", 413)]
 
 
 @contextmanager
