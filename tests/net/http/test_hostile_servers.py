@@ -11,10 +11,11 @@ import pytest
 import uvloop
 
 from raw_server import CHUNKED, OK, TLS, open_transport, post_request, request, server
+from tables import every_case
 from waiting import SAFETY, until
 
 RUNNERS = {"asyncio": asyncio.run, "uvloop": uvloop.run}
-on_both_loops = pytest.mark.parametrize("run", RUNNERS.values(), ids=RUNNERS)
+on_both_loops = every_case("run", RUNNERS.values(), ids=RUNNERS)
 HEAD = b"HTTP/1.1 200 OK\r\n"
 IN_CHUNKS = HEAD + b"transfer-encoding: chunked\r\n\r\n"
 
@@ -170,34 +171,34 @@ async def check_failure(answer, error, message, how="close", seconds=SAFETY):
 
 
 @on_both_loops
-@pytest.mark.parametrize("answer", NOT_HTTP.values(), ids=NOT_HTTP)
-@pytest.mark.parametrize("how", ["close", "keep"])
+@every_case("answer", NOT_HTTP.values(), ids=NOT_HTTP)
+@every_case("how", ["close", "keep"])
 def test_invalid_http_is_refused(answer, how, run):
     run(check_failure(answer, ConnectionError, "not HTTP", how))
 
 
 @on_both_loops
-@pytest.mark.parametrize("answer", FRAMING.values(), ids=FRAMING)
-@pytest.mark.parametrize("how", ["close", "keep"])
+@every_case("answer", FRAMING.values(), ids=FRAMING)
+@every_case("how", ["close", "keep"])
 def test_unsupported_response_is_refused(answer, how, run):
     run(check_failure(answer, ConnectionError, "transfer coding|content-encoding|another protocol|256 headers", how))
 
 
 @on_both_loops
-@pytest.mark.parametrize("answer", CUT_OFF.values(), ids=CUT_OFF)
-@pytest.mark.parametrize("how", ["close", "reset"])
+@every_case("answer", CUT_OFF.values(), ids=CUT_OFF)
+@every_case("how", ["close", "reset"])
 def test_truncated_response_is_an_error(answer, how, run):
     run(check_failure(answer, ConnectionError, "closed before the end of the response", how))
 
 
 @on_both_loops
-@pytest.mark.parametrize("answer", ENDLESS.values(), ids=ENDLESS)
+@every_case("answer", ENDLESS.values(), ids=ENDLESS)
 def test_endless_framing_is_refused(answer, run):
     run(check_failure(answer, ConnectionError, "64 KiB|not HTTP"))
 
 
 @on_both_loops
-@pytest.mark.parametrize("answer", SLOW.values(), ids=SLOW)
+@pytest.mark.parametrize("answer", SLOW.values(), ids=SLOW)  # each waits for its deadline
 def test_slow_response_ends_at_the_deadline(answer, run):
     run(check_failure(answer, TimeoutError, "the deadline passed", seconds=1.0))
 
@@ -215,8 +216,8 @@ FORGED = OK.replace(b"hi", b"no")
 
 
 @on_both_loops
-@pytest.mark.parametrize("answer", NO_BODY.values(), ids=NO_BODY)
-@pytest.mark.parametrize("rest", [b"", b"extra", FORGED], ids=["nothing", "bytes", "response"])
+@every_case("answer", NO_BODY.values(), ids=NO_BODY)
+@every_case("rest", [b"", b"extra", FORGED], ids=["nothing", "bytes", "response"])
 def test_bytes_after_a_response_without_body_are_not_read(answer, rest, run):
     async def check():
         async with server(hostile_once(answer + rest, "keep")) as there, open_transport(connections=1) as transport:
@@ -228,9 +229,9 @@ def test_bytes_after_a_response_without_body_are_not_read(answer, rest, run):
 
 
 @on_both_loops
-@pytest.mark.parametrize("answer", [OK, CHUNKED], ids=["length", "chunks"])
-@pytest.mark.parametrize("rest", [b"extra", FORGED], ids=["bytes", "response"])
-@pytest.mark.parametrize("is_late", [False, True], ids=["together", "later"])
+@every_case("answer", [OK, CHUNKED], ids=["length", "chunks"])
+@every_case("rest", [b"extra", FORGED], ids=["bytes", "response"])
+@every_case("is_late", [False, True], ids=["together", "later"])
 def test_bytes_after_a_response_are_never_the_next_response(answer, rest, is_late, run):
     async def respond(reader, writer, seen):
         seen["requests"].append(await request(reader))
@@ -271,7 +272,7 @@ def test_response_to_head_has_no_body(run):
 
 
 @on_both_loops
-@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@every_case("status", [301, 302, 303, 307, 308])
 def test_redirect_is_not_followed(status, run):
     async def check():
         async with server(hostile_once(OK)) as other:
@@ -328,7 +329,7 @@ GREETINGS = {"plain HTTP": OK, "garbage": b"\x16\x03\x03\xff\xff" * 10, "nothing
 
 
 @on_both_loops
-@pytest.mark.parametrize("greeting", GREETINGS.values(), ids=GREETINGS)
+@every_case("greeting", GREETINGS.values(), ids=GREETINGS)
 def test_failed_handshake_reports_that_nothing_was_sent(greeting, run):
     async def respond(reader, writer, seen):
         await reader.read(1)
@@ -359,7 +360,7 @@ def test_silent_handshake_ends_at_the_connect_timeout(run):
 
 
 @on_both_loops
-@pytest.mark.parametrize("answer", [FRAMING["compressed chunks"], *list(CUT_OFF.values())[:4]])
+@every_case("answer", [FRAMING["compressed chunks"], *list(CUT_OFF.values())[:4]])
 def test_hostile_response_over_tls_is_refused(answer, run):
     async def check():
         roots = [(TLS / "ca.pem").read_bytes()]

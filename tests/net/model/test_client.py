@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 import toolwire
 from places import TESTS
+from tables import every_case
 from toolwire import (
     LossError,
     Message,
@@ -74,8 +75,8 @@ TWO_CALLS = Response(
 LONG_ANSWER = Response(parts=(Text("It rains and rains. " * 50),), stop=Stop("stop"))
 QUICK = RetryPolicy(2, initial_delay=0.01)
 
-every_provider = pytest.mark.parametrize("provider", PROVIDERS)
-both_ways = pytest.mark.parametrize("way", ["whole", "stream"])
+every_provider = every_case("provider", PROVIDERS)
+both_ways = every_case("way", ["whole", "stream"])
 
 
 def run(test):
@@ -111,7 +112,7 @@ def summarize(response):
 
 @every_provider
 @both_ways
-@pytest.mark.parametrize("answer", [TEXT_ANSWER, ONE_CALL, TWO_CALLS], ids=["words", "one call", "two calls"])
+@every_case("answer", [TEXT_ANSWER, ONE_CALL, TWO_CALLS], ids=["words", "one call", "two calls"])
 @run
 async def test_answer_round_trips_over_every_wire(provider, way, answer):
     async with connected_client(provider, answer) as (upstream, client):
@@ -168,7 +169,7 @@ async def test_error_in_the_middle_of_a_stream_is_raised(provider):
 
 @every_provider
 @both_ways
-@pytest.mark.parametrize("form", ["hermes", "function_xml", "qwen3_xml", "llama3_json", "pythonic"])
+@every_case("form", ["hermes", "function_xml", "qwen3_xml", "llama3_json", "pythonic"])
 @run
 async def test_text_calls_are_parsed_over_every_wire(provider, way, form):
     text = toolwire.text.get(form)
@@ -214,7 +215,7 @@ def text_response(text, **fields):
 @pytest.mark.finding("X5")
 @every_provider
 @both_ways
-@pytest.mark.parametrize("broken", [MALFORMED, INVALID, '<tool_call>{"name": "get_weather", "argum'])
+@every_case("broken", [MALFORMED, INVALID, '<tool_call>{"name": "get_weather", "argum'])
 @run
 async def test_malformed_text_call_is_requested_again(provider, way, broken):
     script = text_response(broken, usage=Usage(12, 9)), text_response(ROME, usage=Usage(30, 8))
@@ -300,7 +301,7 @@ async def test_server_that_does_not_stream_is_asked_again():
 
 @every_provider
 @both_ways
-@pytest.mark.parametrize(
+@every_case(
     "fault",
     [
         Fault("rate_limit", "slow down", 429, retry_after=0.02),
@@ -319,7 +320,7 @@ async def test_transient_failure_is_retried(provider, way, fault):
     assert len({heard.body for heard in upstream.requests}) == 1
 
 
-@pytest.mark.parametrize(
+@every_case(
     "fault",
     [
         Fault("authentication", "who are you", 401),
@@ -423,7 +424,7 @@ async def test_refused_connection_raises_upstream_error():
 
 
 @both_ways
-@pytest.mark.parametrize("size", [None, 0, 40])
+@every_case("size", [None, 0, 40])
 @in_virtual_time
 async def test_the_deadline_holds_wherever_the_server_stalls(way, size):
     clock = asyncio.get_running_loop().time
@@ -596,7 +597,7 @@ async def test_concurrent_clients_share_one_connection_pool():
 
 @every_provider
 @both_ways
-@pytest.mark.parametrize("garbage", [b"", b"<html>502</html>", b"{", b"[]", b'"x"', b"{}", b"\xff\xfe\x00", b"null"])
+@every_case("garbage", [b"", b"<html>502</html>", b"{", b"[]", b'"x"', b"{}", b"\xff\xfe\x00", b"null"])
 @run
 async def test_garbage_is_a_protocol_error(provider, way, garbage):
     kind = "text/event-stream" if way == "stream" else "application/json"
@@ -607,7 +608,7 @@ async def test_garbage_is_a_protocol_error(provider, way, garbage):
 
 
 @both_ways
-@pytest.mark.parametrize("status", [400, 502])
+@every_case("status", [400, 502])
 @run
 async def test_html_error_page_raises_upstream_error(way, status):
     page = RawReply(b"<html>Bad gateway</html>", status, {"content-type": "text/html"})
@@ -696,7 +697,7 @@ async def test_api_key_appears_only_in_the_authentication_header(provider, way):
         assert CANARY.encode() not in heard.body
 
 
-@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@every_case("status", [301, 302, 303, 307, 308])
 @run
 async def test_a_redirect_is_not_followed(status):
     async with Upstream(TEXT_ANSWER) as elsewhere:
@@ -746,7 +747,7 @@ async def test_plain_http_requests_bypass_the_environment_proxy():
     assert (len(upstream.requests), len(proxy.requests)) == (1, 0)
 
 
-@pytest.mark.parametrize("tail", ["", "/", "/v1", "/v1/", "/proxy/v1", "/v1/chat/completions", "/v1?api-version=3"])
+@every_case("tail", ["", "/", "/v1", "/v1/", "/proxy/v1", "/v1/chat/completions", "/v1?api-version=3"])
 @run
 async def test_base_url_variants_reach_the_same_endpoint(tail):
     async with (
