@@ -62,14 +62,18 @@ class ClosingPlan:
         self._checks_left = _MAX_CHECKED
 
     def choices(self, matcher: Any) -> list[int]:
-        """Return the only tokens that leave enough tokens for the end; empty if all allowed tokens do."""
+        """Return the tokens that the output must choose from in order to end in time; an empty list allows all.
+
+        When a check is due, find the distance to the end first. A forced output follows the path that was found, or
+        another value of a small set if its end is near enough.
+        """
         if not self._forced:
             if self._left > self._check_at:
                 return []
             self._check(matcher)
             if not self._forced:
                 return []
-        if not self._path:
+        if not self._path:  # the path is done: only the end is left
             return [self._tokenizer.end_token] if matcher.is_accepting() else []
         self._branches = {self._path[0]: self._path[1:]}
         if self._left > len(self._path) and self._checks_left > 0:
@@ -89,6 +93,7 @@ class ClosingPlan:
         return None
 
     def _check(self, matcher: Any) -> None:
+        """Store a path to the end, force it if no tokens are spare, and set the time of the next check."""
         path = self._still_valid(matcher)
         if path is None:
             path = self._find(matcher, _MAX_STATES)
@@ -98,6 +103,7 @@ class ClosingPlan:
         self._path = path
         spare = self._left - len(path) - self._step
         self._forced = spare <= 0
+        # each token uses itself up, and can lengthen the path by `step`
         self._check_at = self._left - max(1, spare // (1 + self._step))
 
     def _find(self, matcher: Any, budget: int) -> list[int] | None:
@@ -114,9 +120,13 @@ class ClosingPlan:
         return None
 
     def _add_branches(self, matcher: Any) -> None:
-        """Add the other choices of a small set that leave enough tokens: the values of an enum, true or false."""
+        """Add to `_branches` the other allowed tokens that leave enough tokens for the end, each with its path.
+
+        Only a small set is tried, such as the values of an enum, or true and false. Each token costs a search, so their
+        number is limited per output.
+        """
         allowed = _allowed_tokens(matcher, self._tokenizer)
-        if len(allowed) > _FEW:
+        if len(allowed) > _FEW:  # inside a text or a number: no further attempts, the path is followed
             self._checks_left = 0
             return
         for token in allowed:
@@ -162,7 +172,10 @@ class ClosingSearch:
         return found
 
     def shortest(self, matcher: Any) -> list[int] | None:
-        """Search by Dijkstra's algorithm. The text without the contents of values identifies a state."""
+        """Return the fewest tokens to an accepting state, or None if the budget of states is used up.
+
+        Dijkstra's algorithm; the text without the contents of values identifies a state.
+        """
         order = 0
         frontier: list[tuple[int, int, Any, list[int], bytes]] = [(0, 0, matcher.deep_copy(), [], b"")]
         seen: set[bytes] = set()
@@ -184,24 +197,28 @@ class ClosingSearch:
         return None
 
     def first(self, matcher: Any) -> list[int] | None:
-        """Follow the first continuation that only lengthens no value, until the end."""
+        """Return a path to an accepting state without comparing alternatives, or None if it leads nowhere.
+
+        Each step takes the first continuation that changes the structure, not only the length of a value.
+        """
         state, path, key = matcher.deep_copy(), list[int](), b""
         for _ in range(_MAX_STEPS):
             if state.is_accepting():
                 return path
-            found = self._continuations(state, key)
-            keys = [_SCALARS.sub(b"0", key + self._tokenizer.engine.decode_bytes(tokens)) for tokens in found]
-            new = next((number for number, one in enumerate(keys) if one != key), 0)
-            if not found or not state.consume_tokens(found[new]):
+            options = self._continuations(state, key)
+            keys = [_SCALARS.sub(b"0", key + self._tokenizer.engine.decode_bytes(tokens)) for tokens in options]
+            chosen = next((number for number, next_key in enumerate(keys) if next_key != key), 0)
+            if not options or not state.consume_tokens(options[chosen]):
                 return None
-            path += found[new]
-            key = keys[new]
+            path += options[chosen]
+            key = keys[chosen]
         return None
 
     def _continuations(self, state: Any, written: bytes) -> list[list[int]]:
-        """Return forced tokens, or a few that lead to the end soon: those that close strings, arrays and objects.
+        """Return the next token sequences to try: the forced one, or a few that close strings, arrays and objects.
 
-        `written` is the text of the search up to here.
+        Inside a string, fillers reach a minimum length if no quote is allowed yet. Elsewhere, if nothing can be closed,
+        a digit, a key or a constant comes next. `written`, the text of the search up to here, is for subclasses.
         """
         forced = state.compute_ff_bytes()
         if forced:
@@ -243,20 +260,22 @@ def _allowed_tokens(state: Any, tokenizer: MaskTokenizer) -> list[int]:
 
 
 class _ClosingTable(NamedTuple):
-    """The tokens of a vocabulary that close values, the best first, and tokens that show the kind of a state."""
+    """Tokens of a vocabulary by their use for closing, the best first."""
 
-    quotes: NDArray[np.int64]
-    brackets: NDArray[np.int64]
+    quotes: NDArray[np.int64]  # close a string, and maybe the objects around it
+    brackets: NDArray[np.int64]  # close arrays and objects, or separate members
     digits: NDArray[np.int64]
-    letters: NDArray[np.int64]
-    fillers: NDArray[np.int64]
+    letters: NDArray[np.int64]  # all of them are allowed only inside a string
+    fillers: NDArray[np.int64]  # reach a minimum length
 
 
 @lru_cache(4)
 def _closing_table(tokenizer: MaskTokenizer) -> _ClosingTable:
+    """Group the tokens of a vocabulary, the best for closing first, once per tokenizer."""
     structural = [
         (text, token) for token, text in enumerate(tokenizer.token_bytes) if text and not text.strip(b'"}],: ')
     ]
+    # a separator requires another value after it, so tokens without separators are better, and then longer ones
     structural.sort(key=lambda pair: (sum(letter in b",: " for letter in pair[0]), -len(pair[0]), pair[0]))
     plain = [(text, token) for token, text in enumerate(tokenizer.token_bytes) if text.isalnum() and text.isascii()]
     digits = sorted((text, token) for text, token in plain if text.isdigit())

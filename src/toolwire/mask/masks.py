@@ -33,7 +33,10 @@ _SUBWORD_VOCABULARY = 2_000  # byte and character vocabularies are smaller; thei
 
 
 def largest_step(schema: Object, tokenizer: MaskTokenizer) -> tuple[int, frozenset[bytes]]:
-    """Return the number of tokens, estimated from constants, keys and minimum lengths, and the required names."""
+    """Return the most tokens by which one token may lengthen the end, and the names of required properties.
+
+    The number is estimated from constants, keys and minimum lengths.
+    """
     estimate = _Estimate(schema.get("$defs", {}))
     estimate.measure(schema, 0)
     per_token = 2 if tokenizer.vocabulary_size > _SUBWORD_VOCABULARY else 1
@@ -41,7 +44,10 @@ def largest_step(schema: Object, tokenizer: MaskTokenizer) -> tuple[int, frozens
 
 
 class _Estimate:
-    """The largest smallest value, in bytes, of all subschemas visited so far."""
+    """Estimates the smallest values of subschemas in bytes.
+
+    `largest` is the largest of these estimates so far, and `required` contains the names of required properties.
+    """
 
     __slots__ = ("_defs", "_left", "_open", "largest", "required")
 
@@ -62,6 +68,7 @@ class _Estimate:
         return size
 
     def _measure(self, schema: Object, depth: int) -> int:
+        """Return the largest estimate of any keyword; a reference inside its own target counts nothing."""
         sizes = [self._constant_size(schema), self._string_size(schema)]
         sizes += [self.measure(branch, depth + 1) for key in ("anyOf", "allOf") for branch in schema.get(key, ())]
         ref = schema.get("$ref")
@@ -70,10 +77,11 @@ class _Estimate:
             sizes.append(self.measure(self._defs.get(ref.rpartition("/")[2]), depth + 1))
             self._open.discard(ref)
         sizes.append(self._object_size(schema, depth))
-        first = [self.measure(one, depth + 1) + 2 for one in schema.get("prefixItems", ())]
-        rest = self.measure(schema["items"], depth + 1) + 2 if "items" in schema else 4
+        # a separator (", ") has two bytes, and so have brackets and the smallest undeclared item
+        prefix = [self.measure(item, depth + 1) + 2 for item in schema.get("prefixItems", ())]
+        other = self.measure(schema["items"], depth + 1) + 2 if "items" in schema else 4
         sizes.append(
-            2 + sum(first[: schema.get("minItems", 0)]) + rest * max(schema.get("minItems", 0) - len(first), 0)
+            2 + sum(prefix[: schema.get("minItems", 0)]) + other * max(schema.get("minItems", 0) - len(prefix), 0)
         )
         return max(sizes)
 
@@ -87,11 +95,14 @@ class _Estimate:
         return 2 + length + pattern + (_FORMAT if "format" in schema else 0)
 
     def _object_size(self, schema: Object, depth: int) -> int:
-        """Return the size with all required properties; an optional one may be begun in addition."""
-        needed, optional = 2, 0
+        """Return the size with all required properties, and collect their names.
+
+        The longest optional property is only remembered in `largest`: once begun, it must be completed.
+        """
+        needed, optional = 2, 0  # two braces
         required = schema.get("required", ())
-        for name, one in schema.get("properties", {}).items():
-            size = len(name) + 6 + self.measure(one, depth + 1)
+        for name, subschema in schema.get("properties", {}).items():
+            size = len(name) + 6 + self.measure(subschema, depth + 1)  # 6: quotes, ": " and ", "
             if name in required:
                 needed += size
                 self.required.add(name.encode("utf-8", "replace"))
@@ -113,8 +124,8 @@ _JSON_OPTIONS: Object = {
     "json_allowed_escapes": 'nrbtf"\\',
 }
 MASK_LIMITS = DecodingLimits(max_length=None, max_limited=8)
-"""The default limits of masks. A limit on strings doubles the cost of their tokens, and many limits on arrays that of the
-compilation; `start(max_tokens)` closes both."""
+"""The default limits of masks. A limit on strings doubles the cost of their tokens, and many limits on arrays double
+the cost of compilation; `start(max_tokens)` closes both."""
 _encode = msgspec.json.Encoder().encode
 
 
@@ -158,6 +169,7 @@ class JSONSchemaMask(Mask):
         unsupported: Literal["relax", "error"] = "relax",
         limits: DecodingLimits = MASK_LIMITS,
     ) -> None:
+        """Convert and compile the schema; ConfigError for an unknown engine, SchemaError if the engine refuses it."""
         decoded = decoding_schema(schema, limits=limits)
         self._estimate: tuple[int, frozenset[bytes]] | None = None
         if engine == "xgrammar":
@@ -169,10 +181,10 @@ class JSONSchemaMask(Mask):
         else:
             raise ConfigError(f"unknown engine {engine!r}", hint="use llguidance or xgrammar")
         if unsupported == "error" and decoded.residual:
-            left = decoded.residual[0]
+            unenforced = decoded.residual[0]
             raise SchemaError(
-                f"decoding cannot enforce {left.keyword}",
-                pointer=left.pointer,
+                f"decoding cannot enforce {unenforced.keyword}",
+                pointer=unenforced.pointer,
                 hint='remove the keyword, or use unsupported="relax" and validate the output',
             )
         super().__init__(matcher, tokenizer)
@@ -258,7 +270,7 @@ class BatchMask:
     ) -> None:
         if not outputs:
             raise ConfigError("a batch needs at least one mask")
-        self.states = [one.start(max_tokens) if isinstance(one, Mask) else one for one in outputs]
+        self.states = [output.start(max_tokens) if isinstance(output, Mask) else output for output in outputs]
         widths = {state.width for state in self.states}
         if len(widths) > 1:
             raise ConfigError("the masks of a batch must share a tokenizer")
@@ -266,7 +278,10 @@ class BatchMask:
         self._rows = np.zeros((len(self.states), widths.pop()), np.uint32)
 
     def allowed(self) -> NDArray[np.uint32]:
-        """Return the masks of the next tokens; the array is reused by the next call."""
+        """Return the masks of the next tokens; the array is reused by the next call.
+
+        Masks of llguidance are computed together, in parallel threads; forced ends and other engines one by one.
+        """
         computed = []
         for index, state in enumerate(self.states):
             if state.fill_forced(self._rows[index]):

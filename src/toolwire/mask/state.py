@@ -16,8 +16,6 @@ from ..ir.errors import ConfigError, ToolwireError
 from .closing import ClosingPlan
 from .tokenizer import MaskTokenizer
 
-# Limit the digits of JSON numbers, for which the engines have no limit: no generated number exceeds a double.
-#
 # A number without a declared range may have any number of digits, also in its exponent, and a reader of JSON then
 # refuses it or returns infinity. Tokens that would continue a number beyond its limits are removed from a mask.
 
@@ -43,7 +41,10 @@ class NumberLimits:
         self._tail = (self._tail + self._tokenizer.token_bytes[token])[-_MAX_DIGITS:]
 
     def restrict(self, row: NDArray[Any]) -> None:
-        """Remove tokens from a mask; a mask inside a string stays as it is, and none becomes empty."""
+        """Remove the tokens from a mask that would make a number too long.
+
+        A mask inside a string stays as it is, and none becomes empty. `row` has one bit per token.
+        """
         if not self._tail or self._tail[-1] not in _NUMBER_END:
             return
         run = len(self._tail) - len(self._tail.rstrip(b"0123456789"))
@@ -55,6 +56,7 @@ class NumberLimits:
         if left >= digits.longest and not digits.long_exponents.size:
             return
         bits = row.view(np.uint32)
+        # where text is allowed, the digits are inside a string; where nothing may follow a number, it has to go on
         if _has_any(bits, digits.text) or (run and not _has_any(bits, digits.ends)):
             return
         kept = bits.copy()
@@ -69,24 +71,25 @@ def _has_any(bits: NDArray[np.uint32], tokens: tuple[int, ...]) -> bool:
 
 
 class _DigitTokens(NamedTuple):
-    """The tokens that begin with digits, the number of those digits, tokens only of text, and tokens after a number."""
+    """Tokens of a vocabulary that matter for the length of a number."""
 
-    tokens: NDArray[np.int64]
-    lengths: NDArray[np.int64]
+    tokens: NDArray[np.int64]  # begin with digits
+    lengths: NDArray[np.int64]  # the leading digits of each
     longest: int
-    long_exponents: NDArray[np.int64]
-    text: tuple[int, ...]
-    ends: tuple[int, ...]
+    long_exponents: NDArray[np.int64]  # contain an exponent of three digits or more
+    text: tuple[int, ...]  # allowed only inside a string
+    ends: tuple[int, ...]  # allowed after a complete number
 
 
 @lru_cache(4)
 def _digit_tokens(tokenizer: MaskTokenizer) -> _DigitTokens:
+    """Collect the tokens of `_DigitTokens` once per tokenizer."""
     texts = list(enumerate(tokenizer.token_bytes))
     lengths = {token: len(text) - len(text.lstrip(b"0123456789")) for token, text in texts}
-    found = [token for token, length in lengths.items() if length]
+    with_digits = [token for token, length in lengths.items() if length]
     return _DigitTokens(
-        np.array(found, np.int64),
-        np.array([lengths[token] for token in found], np.int64),
+        np.array(with_digits, np.int64),
+        np.array([lengths[token] for token in with_digits], np.int64),
         max(lengths.values(), default=0),
         np.array([token for token, text in texts if _LONG_EXPONENT(text)], np.int64),
         tuple(token for token, text in texts if text in (b'"', b"Q", b"a")),
@@ -154,7 +157,11 @@ class MaskState:
         self._numbers.restrict(row)
 
     def fill_forced(self, row: NDArray[Any]) -> bool:
-        """Write the mask and return True if no engine is needed: the output is finished, or its end is enforced."""
+        """Write the mask and return True if the engine is not needed: the output is finished, or its end is enforced.
+
+        If only the end token is left, and the plan can continue as text without calls, the state switches to a matcher
+        of such text.
+        """
         if self._ended or self.is_finished:
             choices = [self._tokenizer.end_token]
         elif self._plan is None:
@@ -192,7 +199,10 @@ class MaskState:
         return self._matcher
 
     def accept(self, token: int) -> None:
-        """Continue with a token; ConfigError if it is not allowed, and the state is unusable then."""
+        """Advance the state by a token, or end it by the end token.
+
+        A token that is not allowed raises ConfigError, and the state is unusable then.
+        """
         matcher = self._matcher
         if self._ended or token == self._tokenizer.end_token or matcher.is_stopped():
             self._end(token)

@@ -35,7 +35,9 @@ class MaskTokenizer:
     ) -> MaskTokenizer:
         """Prepare a fast tokenizer of transformers, or a `tokenizers.Tokenizer`.
 
-        `vocabulary_size` is the number of rows of the model's output layer, if it has more rows than tokens.
+        `vocabulary_size` is the number of rows of the model's output layer, if it has more rows than tokens. Without
+        `end_token`, the tokenizer's own end token is used, or else a common one of its vocabulary. ConfigError for a
+        slow tokenizer, or if no end token is known.
         """
         backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
         if not hasattr(backend, "to_str"):
@@ -54,7 +56,10 @@ class MaskTokenizer:
 
     @classmethod
     def from_folder(cls, path: str | Path, vocabulary_size: int | None = None) -> MaskTokenizer:
-        """Prepare the tokenizer of a model folder: `tokenizer.json`, with the settings beside it."""
+        """Prepare the tokenizer of a model folder, or a `tokenizer.json` itself; ConfigError if there is none.
+
+        The files beside it name the end token and the number of rows of the output layer.
+        """
         folder = Path(path)
         file = folder if folder.is_file() else folder / "tokenizer.json"
         if not file.is_file():
@@ -107,6 +112,7 @@ def _read_settings(file: Path) -> Object:
 
 @lru_cache(4)
 def _prepare(definition: str, vocabulary_size: int | None, end_token: int | None) -> MaskTokenizer:
+    """Build the engine's tokenizer from its JSON definition; ConfigError for an invalid size or definition."""
     if vocabulary_size is not None and not 0 < vocabulary_size <= _MAX_ROWS:
         raise ConfigError(f"vocabulary_size must be from 1 to {_MAX_ROWS:,}, got {vocabulary_size}")
     if end_token is None:

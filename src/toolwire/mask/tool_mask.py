@@ -51,6 +51,10 @@ class ToolClosingPlan(ClosingPlan):
         self._text_step = min(_CHARACTER_REST, max_tokens // 4)
 
     def text_matcher(self, tokens: list[int]) -> Any:
+        """Return a matcher for text without calls after `tokens`, and release the forced end; None if they have a call.
+
+        It is tried once per output.
+        """
         if self._without_calls is None:
             return None
         matcher = self._without_calls()
@@ -84,7 +88,7 @@ class _TagSearch(ClosingSearch):
         return found or super()._continuations(state, written)
 
     def _ends(self, written: bytes) -> Iterator[list[int]]:
-        """Return the closing texts, those first whose beginning is already written as the beginning of another text."""
+        """Yield closing texts as tokens, and before them the missing parts of texts that `written` already begins."""
         engine = self._tokenizer.engine
         for tokens in self.closers:
             closer = engine.decode_bytes(tokens)
@@ -136,6 +140,11 @@ class ToolMask(GrammarMask):
         reasoning: bool | None = None,
         may_reason: bool = True,
     ) -> None:
+        """Derive and compile the grammar of the calls.
+
+        If the engine refuses the grammar, it is derived again with fewer keywords (`cautious`); SchemaError if that is
+        refused, too.
+        """
         self.format = get(format) if isinstance(format, str) else format
         offered = list(tools)
         derive = partial(
@@ -182,12 +191,12 @@ class ToolMask(GrammarMask):
         return None if self._text is None or self._text.is_error() else self._text.deep_copy()
 
     def _call_length(self, tool: Tool) -> int:
-        """Return the tokens of a call with the required arguments and the longest optional one."""
+        """Return the number of tokens of a call with the required arguments and the longest optional argument."""
         schema = tool.input_schema if isinstance(tool.input_schema, dict) else {}
         arguments = _smallest_value({"type": "object", **schema}, 0)
         declared = schema.get("properties")
         named = declared if isinstance(declared, dict) else {}
-        others = {key: _smallest_value(one, 1) for key, one in named.items() if key not in arguments}
+        others = {key: _smallest_value(inner, 1) for key, inner in named.items() if key not in arguments}
         if others:
             longest = max(others, key=lambda key: len(key) + len(dumps(others[key])))
             arguments[longest] = others[longest]

@@ -24,10 +24,10 @@ _FIRST_PRINTABLE = 0x20  # smaller bytes are control characters, which JSON stri
 
 
 def compile_xgrammar(schema: Object, tokenizer: MaskTokenizer) -> XgrammarMatcher:
-    """Compile a decoding schema; SchemaError if xgrammar would ignore one of its keywords."""
-    found = violations(schema, "xgrammar_output")
-    if found:
-        raise SchemaError(f"xgrammar does not enforce this schema: {found[0]}", hint="use the engine llguidance")
+    """Compile a decoding schema; SchemaError if xgrammar refuses it or would ignore one of its keywords."""
+    problems = violations(schema, "xgrammar_output")
+    if problems:
+        raise SchemaError(f"xgrammar does not enforce this schema: {problems[0]}", hint="use the engine llguidance")
     text = msgspec.json.encode(schema).decode()
     try:
         compiled = _compiler(tokenizer).compile_json_schema(

@@ -111,6 +111,7 @@ class ApiTool(Tool, frozen=True):
         return OperationRequest(self.method, path, query, builder.headers, cookies, builder.body)
 
     def _add_argument(self, builder: _RequestBuilder, name: str, value: JSON) -> None:
+        """Encode one argument into the request; null is left out. EncodeError if it is unknown or not encodable."""
         if name == BODY and self.body is not None:
             encoded = encode_body(self.body, value)
             builder.headers["content-type"], builder.body = encoded
@@ -149,6 +150,7 @@ class _RequestBuilder:
         self.body = b""
 
     def add(self, parameter: ApiParameter, value: JSON) -> None:
+        """Encode a parameter and add it at its location; EncodeError if the value cannot be encoded there."""
         name, style, explode = parameter.name, parameter.style, parameter.explode
         if parameter.location == "path":
             self.path[name] = path_text(name, value, style, explode=explode)
@@ -160,10 +162,13 @@ class _RequestBuilder:
             self.cookies += cookie_pairs(name, value, explode=explode)
 
     def fill_path(self, template: str) -> str:
-        """Fill the template. Its literal text is encoded, too, except for percent-encoded characters."""
+        """Return the path with its parameters; EncodeError if one is missing.
+
+        The literal text is encoded, too, except for characters that are percent-encoded already.
+        """
         pieces: list[str] = []
         for index, piece in enumerate(_PLACEHOLDER.split(template)):
-            if index % 2 == 0:
+            if index % 2 == 0:  # literal text; the names of parameters are between
                 pieces += _encode_literal(piece)
             elif piece in self.path:
                 pieces.append(self.path[piece])

@@ -97,7 +97,8 @@ def toolbox(
     `auth` is the credential of the only security scheme, or a mapping from scheme names; see docs/openapi.md. `tags`
     and `operations` select operations. `headers` are sent with every request; `${NAME}` is an environment variable.
     `timeout` is in seconds; of a response, `max_response` bytes are read. `trusted`: results contain no third-party
-    instructions. `insecure` permits http to other machines.
+    instructions. `insecure` permits http to other machines. Raise ConfigError for invalid options, and SchemaError for
+    a document that cannot be read; operations that cannot be offered are listed in `problems`.
     """
     if not timeout > 0 or max_response <= 0:
         raise ConfigError(f"timeout and max_response must be positive, got {timeout} and {max_response}")
@@ -131,7 +132,7 @@ def toolbox(
 
 
 def _server_url(document: Object, *, trust_servers: bool) -> str:
-    """Return the first server URL of the document with https, if the caller trusts it."""
+    """Return the document's first server URL with https if the caller trusts it; else raise ConfigError."""
     urls = document_servers(document)
     url = next((url for url in urls if url.startswith("https://")), None)
     if url is not None and trust_servers:
@@ -149,7 +150,7 @@ def _server_url(document: Object, *, trust_servers: bool) -> str:
 
 
 def _prefix(base: SplitResult, server: str | None, *, trust_servers: bool) -> str:
-    """Return the URL before the path of an operation; an error if its server is not below `base`.
+    """Return the URL before the path of an operation; ConfigError or SchemaError if its server is not below `base`.
 
     The operator gives a credential to the API at `base`. The document is untrusted, and must not choose another API for it.
     """
@@ -209,7 +210,10 @@ class _ApiClient:
         return call_operation
 
     async def _call(self, tool: ApiTool, prefix: str, sender: RequestSender, arguments: Object) -> JSON | Media:
-        """Send one request and convert its response."""
+        """Send one request and convert its response.
+
+        Arguments that cannot be encoded and error responses raise ToolError; temporary failures raise Transient.
+        """
         try:
             request = tool.request(arguments)
         except EncodeError as error:
@@ -232,7 +236,10 @@ class _ApiClient:
         applied: AppliedCredentials,
         clean: SecretFilter,
     ) -> ApiResponse:
-        """Send the request. Network errors are transient; without a connection nothing was sent."""
+        """Send the request with its credentials, and read the response within the limits.
+
+        Network errors raise Transient, with `before_effect` if there was no connection: nothing was sent then.
+        """
         query = "&".join(text for text in (request.query, applied.query) if text)
         url = prefix + request.path + (f"?{query}" if query else "")
         secrets = {**self._secret_headers, **{name.lower(): value for name, value in applied.headers.items()}}

@@ -22,7 +22,10 @@ _SCALARS = frozenset({str, int, float, bool, type(None)})
 
 
 def load_document(source: Object | str | PathLike[str]) -> Object:
-    """Return the checked document of a file in JSON or YAML, or of an object. Nothing is fetched from the network."""
+    """Return the checked document of a file in JSON or YAML, or of an object. Nothing is fetched from the network.
+
+    Raise ConfigError for a URL or an unreadable file, and SchemaError for an invalid document.
+    """
     if isinstance(source, dict):
         return check_document(source)
     name = str(source)
@@ -69,13 +72,16 @@ def check_document(document: JSON) -> Object:
         is_old = type(document) is dict and "swagger" in document
         hint = "convert it to OpenAPI 3" if is_old else 'the document needs "openapi": "3.…" and "paths"'
         raise SchemaError("not an OpenAPI 3 document", hint=hint)
-    _check_size(document)
+    _check_values(document)
     checked: Object = document
     return checked
 
 
-def _check_size(document: JSON) -> None:
-    """Count the nodes, shared ones each time, and measure the depth. A cycle exceeds the depth."""
+def _check_values(document: JSON) -> None:
+    """Raise SchemaError for too many nodes, too many levels, or a key or value that JSON does not have.
+
+    A shared node counts each time, and a cycle exceeds the depth.
+    """
     count = 0
     pending = [(document, 1)]
     while pending:
@@ -128,7 +134,10 @@ class References:
         )
 
     def follow(self, value: JSON) -> Object:
-        """Follow the references of an object; return {} for a value that is not an object."""
+        """Follow the references of an object; return {} for a value that is not an object.
+
+        SchemaError for a reference that cannot be resolved, or for a chain that is too long.
+        """
         for _ in range(_MAX_CHAIN):
             if type(value) is not dict:
                 return {}

@@ -48,7 +48,10 @@ def plain_text(value: JSON) -> str:
 
 
 def path_text(name: str, value: JSON, style: str, *, explode: bool) -> str:
-    """Return the encoded text of a path parameter. Empty values and dot segments would address another resource."""
+    """Return the encoded text of a path parameter.
+
+    EncodeError for empty values and dot segments, which would address another resource.
+    """
     _check_path_value(value)
     elements = [percent_encode(text) for text in _elements(value)]
     pairs = [(percent_encode(key), percent_encode(plain_text(inner))) for key, inner in _members(value)]
@@ -81,7 +84,10 @@ def _check_path_value(value: JSON) -> None:
 def query_pairs(
     name: str, value: JSON, style: str, *, explode: bool, allow_reserved: bool = False
 ) -> Iterator[tuple[str, str]]:
-    """Yield the encoded names and values of a query parameter, or of a form's field."""
+    """Yield the encoded names and values of a query parameter or a form field; none for an empty list.
+
+    With `explode`, each element or member becomes a pair of its own. EncodeError for a value nested too deeply.
+    """
 
     def encode(text: str) -> str:
         return percent_encode(text, allow_reserved=allow_reserved)
@@ -110,7 +116,7 @@ def _delimiter(style: str) -> str:
 
 
 def _deep_pairs(name: str, value: JSON, depth: int) -> Iterator[tuple[str, str]]:
-    """Yield `name[key]=value` for every member.
+    """Yield `name[key]=value` for every member; EncodeError if the value is nested too deeply.
 
     OpenAPI leaves nested values undefined. They are written as the common parsers of such queries (qs, PHP, Rack) read
     them: `name[key][inner]=value`, and `name[0]=value` for elements of arrays.
@@ -128,7 +134,7 @@ def _deep_pairs(name: str, value: JSON, depth: int) -> Iterator[tuple[str, str]]
 
 
 def header_text(value: JSON, *, explode: bool) -> str:
-    """Return the value of a header. Header values are not encoded, so that ambiguous ones are refused."""
+    """Return the value of a header; EncodeError if it is ambiguous or not printable: headers are not encoded."""
     if type(value) is dict:
         pairs = [(key, plain_text(inner)) for key, inner in _members(value)]
         elements = [f"{key}={text}" for key, text in pairs] if explode else [text for pair in pairs for text in pair]
@@ -240,7 +246,10 @@ def _encode_multipart(body: ApiBody, value: Object) -> EncodedBody:
 
 
 def _multipart_parts(body: ApiBody, name: str, value: JSON) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the head and the content of each part of a field; a list becomes one part per element."""
+    """Yield the head and the content of each part of a field.
+
+    A list becomes one part per element, without nulls. EncodeError for a file that is not base64.
+    """
     field = body.fields.get(name, FieldEncoding())
     for element in value if type(value) is list else [value]:
         if element is None:

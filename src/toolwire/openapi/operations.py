@@ -68,11 +68,11 @@ def read_operations(
     headers: Collection[str] = (),
     outputs: bool = True,
 ) -> OperationList:
-    """Return one tool per operation; SchemaError if this is not an OpenAPI document or exceeds a limit.
+    """Return one tool per selected operation, and the operations that cannot be read, with their problems.
 
-    `tags` selects the operations with one of these tags. `operations` are names of tools or `METHOD /path`, with `*`
-    as a wildcard, or a function of a tool. A name that selects nothing is a ConfigError. `headers` are names of headers
-    that the caller sets; they are not arguments. `outputs`: declare output schemas.
+    SchemaError if this is not an OpenAPI document or exceeds a limit. `tags` selects the operations with one of these
+    tags. `operations` are names of tools or `METHOD /path`, with `*` as a wildcard, or a function of a tool. A name that
+    selects nothing is a ConfigError. `headers` are names of headers that the caller sets; they are not arguments. `outputs`: declare output schemas.
     """
     reader = _DocumentReader(check_document(document), headers)
     if isinstance(tags, str) or isinstance(operations, str):
@@ -88,7 +88,7 @@ def read_operations(
     for operation in selected:
         try:
             tools.append(reader.make_tool(operation, outputs=outputs))
-        except DocumentLimit:
+        except DocumentLimit:  # a limit of the whole document is no problem of this operation
             raise
         except SchemaError as error:
             reader.problems.append(OperationProblem(operation.label, str(error)))
@@ -175,7 +175,7 @@ class _DocumentReader:
                     yield _Operation(_base_name(method, path, fields), method, path, item, fields)
 
     def make_tool(self, operation: _Operation, *, outputs: bool) -> ApiTool:
-        """Convert one operation to a tool."""
+        """Convert one operation to a tool, with an output schema if `outputs`; SchemaError if it cannot be offered."""
         fields, method = operation.fields, operation.method
         check_path(operation.path)
         arguments = self._arguments.read(method, operation.path, operation.item, fields)
@@ -242,7 +242,7 @@ def check_path(path: str) -> None:
 
 
 def _own_server(operation: _Operation) -> str | None:
-    """Return the URL of a server that only this operation or path has."""
+    """Return the server URL that the operation or its path declares, or None; SchemaError if it is not valid."""
     for fields in (operation.fields, operation.item):
         servers = fields.get("servers")
         if type(servers) is list and servers:

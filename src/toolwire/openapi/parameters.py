@@ -64,7 +64,10 @@ class ArgumentReader:
         self._excluded |= {("header", name.lower()) for name in (*_EXCLUDED_HEADERS, *preset_headers)}
 
     def read(self, method: str, path: str, item: Object, fields: Object) -> OperationArguments:
-        """Read the arguments of one operation. `item` is its path item, whose parameters apply to every method."""
+        """Read the arguments of one operation. `item` is its path item, whose parameters apply to every method.
+
+        SchemaError for an invalid parameter or body, DocumentLimit if the document has too many parameters in all.
+        """
         declared = self._declared(item, fields)
         self._total += len(declared)
         if self._total > MAX_TOTAL_PARAMETERS:
@@ -93,7 +96,10 @@ class ArgumentReader:
         return OperationArguments(self._schemas.with_defs(schema, sources, "request"), parameters, body)
 
     def _declared(self, item: Object, fields: Object) -> dict[tuple[str, str], Object]:
-        """Return the parameters by location and name. The operation's override the path item's."""
+        """Return the parameters by location and name; an operation's parameters override its path item's.
+
+        SchemaError for too many of them, and for an invalid name or location.
+        """
         listed: dict[tuple[str, str], Object] = {}
         for owner in (item, fields):
             raw = owner.get("parameters")
@@ -116,7 +122,10 @@ class ArgumentReader:
         return is_reserved or (parameter.location, name) in self._excluded
 
     def _body(self, method: str, fields: Object, properties: Object) -> tuple[ApiBody | None, JSON, bool]:
-        """Add the argument for the body; return the body, its unconverted schema, and whether it is required."""
+        """Add the argument for the body to `properties`; return the body, its original schema, and if it is required.
+
+        Text and bytes are an argument of type string. SchemaError for an invalid media type.
+        """
         declared = self._references.follow(fields.get("requestBody"))
         content = declared.get("content")
         is_required = declared.get("required") is True
@@ -147,7 +156,10 @@ class ArgumentReader:
 
 
 def _read_parameter(raw: Object) -> ApiParameter:
-    """Read location and serialisation. Parameters with `content` are text, usually JSON."""
+    """Read location and serialisation; SchemaError if the name or style is not valid.
+
+    Parameters with `content` are text, usually JSON.
+    """
     location, name = raw["in"], raw["name"]
     if location == "header" and not _is_header_name(name):
         raise SchemaError(f"{name[:80]!r} is not a valid name of a header")
@@ -178,7 +190,10 @@ def _parameter_schema(raw: Object) -> JSON:
 
 
 def _argument_name(parameter: ApiParameter, taken: Object) -> str:
-    """Return a name with the characters that all providers accept; if it is taken, with the location before it."""
+    """Return a name with the characters that all providers accept, at most 64.
+
+    If it is taken, the location is put before it, or a hash after it.
+    """
     name = re.sub(r"[^a-zA-Z0-9_.-]+", "_", parameter.name[:1000]).strip("_") or "value"
     if len(name) > 64:
         name = f"{name[:55]}_{sha256(parameter.name.encode(errors='replace')).hexdigest()[:8]}"
@@ -199,7 +214,10 @@ def _check_placeholders(path: str, parameters: Mapping[str, ApiParameter]) -> No
 
 
 def _choose_media(content: Object) -> tuple[str, Object]:
-    """Return the media type that suits a model best: JSON, else a form, text or bytes."""
+    """Return the media type that suits a model best (JSON, else a form, text or bytes), and its media object.
+
+    A wildcard becomes a concrete type. SchemaError if the type is not valid.
+    """
     listed = list(content.items())[:_MAX_MEDIA_TYPES]
     media_type, media = min(listed, key=lambda entry: _media_rank(entry[0]))
     if "*" in media_type:
@@ -218,7 +236,10 @@ def _media_rank(media_type: str) -> tuple[int, bool]:
 
 
 def _field_encoding(schema: Object, declared: JSON) -> FieldEncoding:
-    """Return the encoding of one field; a file is recognised by its format or encoding."""
+    """Return the encoding of one field; SchemaError if its style is not valid.
+
+    A file is recognised by its format or encoding. An invalid content type is ignored.
+    """
     encoding: Object = declared if type(declared) is dict else {}
     element = schema.get("items") if schema.get("type") == "array" else schema
     is_binary = type(element) is dict and (

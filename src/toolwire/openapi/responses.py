@@ -52,7 +52,10 @@ class ApiResponse(NamedTuple):
 
 
 def result(response: ApiResponse, clean: SecretFilter) -> JSON | Media:
-    """Convert a successful response."""
+    """Convert a successful response, with secrets removed, to JSON, an image or text.
+
+    An empty body is None, other binary data a note about its size.
+    """
     kind, body = response.media_type, response.body
     if not body or response.status in (204, 205):
         return None
@@ -85,7 +88,10 @@ def _decode(response: ApiResponse) -> str:
 
 
 def failure(operation: str, response: ApiResponse, clean: SecretFilter, *, note: str = "") -> ToolError | Transient:
-    """Return the exception for a response that is no success. `note` is added for missing credentials."""
+    """Return the exception for an error or a redirect: Transient if a retry may help, else ToolError.
+
+    `note` is added to 401 and 403, for missing credentials.
+    """
     status = response.status
     message = f"{operation} answered {status}{_reason_phrase(status)}"
     if 300 <= status < 400:
@@ -117,14 +123,14 @@ def _host_of(url: str) -> str:
 
 
 def _detail(response: ApiResponse, clean: SecretFilter) -> str:
-    """Return the server's message, bounded: JSON in compact form, of a page of HTML the title."""
+    """Return the server's message, shortened and without secrets: compact JSON, the title of an HTML page, or text."""
     kind = response.media_type
     if kind and not _TEXTS.fullmatch(kind):
         return ""
     text = _decode(response)
     if kind == "text/html":
-        found = _TITLE.search(text[:20_000])
-        text = found[1] if found else ""
+        title = _TITLE.search(text[:20_000])
+        text = title[1] if title else ""
     elif kind.endswith(("/json", "+json")):
         try:
             text = dumps(clean.clean_value(parse(response.body)))
@@ -135,7 +141,7 @@ def _detail(response: ApiResponse, clean: SecretFilter) -> str:
 
 
 def _retry_after(value: str | None, now: datetime) -> float | None:
-    """Return the seconds of a `Retry-After` header, a number or a date."""
+    """Return the seconds of a `Retry-After` header, a number or a date, or None if it is neither."""
     if value is None:
         return None
     try:

@@ -79,7 +79,10 @@ class SchemaReader:
         return {**root, "$defs": self._definitions[key]}
 
     def _collect_defs(self, roots: frozenset[str], direction: Direction) -> Object:
-        """Return the definitions that can be reached from the roots, by name."""
+        """Convert the definitions that can be reached from the roots, and return them by name.
+
+        SchemaError if they are too many for one operation, DocumentLimit if they are too many in all.
+        """
         defs: Object = {}
         pending = list(roots)
         seen = set(roots)
@@ -99,7 +102,10 @@ class SchemaReader:
         return dict(sorted(defs.items()))
 
     def _convert(self, schema: JSON, direction: Direction) -> _Converted:
-        """Convert and check a schema, once per direction; SchemaError if it is not valid."""
+        """Convert a schema, once per direction; SchemaError if the schema of a request is not valid.
+
+        Schemas of responses are not checked, because no provider receives them.
+        """
         key = (id(schema), direction)
         found = self._converted.get(key)
         if found is None:
@@ -125,6 +131,11 @@ class SchemaReader:
     def _convert_node(
         self, node: JSON, direction: Direction, note: Callable[[str], None], hidden: frozenset[str] = frozenset()
     ) -> JSON:
+        """Convert a schema and its subschemas, and call `note` with the pointer of each reference.
+
+        `hidden`: properties that an outer schema hides. In OpenAPI 3.0, only texts may be beside `$ref`. SchemaError
+        for a reference that cannot be resolved.
+        """
         if type(node) is not dict:
             return node if type(node) is bool else {}
         ref = node.get("$ref")
@@ -142,7 +153,11 @@ class SchemaReader:
     def _convert_keywords(
         self, node: Object, direction: Direction, note: Callable[[str], None], hidden: frozenset[str] = frozenset()
     ) -> Iterator[tuple[str, JSON]]:
-        """Yield the keywords of a schema with converted subschemas. `hidden`: properties that an outer schema hides."""
+        """Yield the keywords of a schema with converted subschemas, without OpenAPI's own keywords and `$ref`.
+
+        Properties that the direction hides are removed, and so are `hidden` ones from `required`. `example` becomes
+        `examples`. `note` receives the pointer of each reference.
+        """
         own = self._hidden_properties(node, direction)
         hidden = hidden | (self._composed_hidden(node, direction) if "allOf" in node or "$ref" in node else own)
         for key, value in node.items():

@@ -45,7 +45,7 @@ class SecurityScheme(Value, frozen=True):
 
 
 def read_schemes(document: Object, references: References) -> tuple[dict[str, SecurityScheme], list[tuple[str, str]]]:
-    """Return the schemes by name, and the names and problems of those that cannot be used."""
+    """Return the schemes by name, and a list of name and problem for unusable schemes."""
     components = document.get("components")
     declared: JSON = components.get("securitySchemes") if type(components) is dict else None
     schemes: dict[str, SecurityScheme] = {}
@@ -59,6 +59,7 @@ def read_schemes(document: Object, references: References) -> tuple[dict[str, Se
 
 
 def _read_scheme(name: str, fields: Object) -> SecurityScheme:
+    """Read a security scheme; SchemaError if it is invalid, or its header is reserved for other code."""
     kind = fields.get("type")
     if kind == "http":
         scheme = str(fields.get("scheme", ""))
@@ -69,7 +70,7 @@ def _read_scheme(name: str, fields: Object) -> SecurityScheme:
         return SecurityScheme(name, "http", scheme)
     if kind in ("oauth2", "openIdConnect"):
         return SecurityScheme(name, "bearer")
-    if kind == "mutualTLS":
+    if kind == "mutualTLS":  # the transport authenticates: the request carries no credential
         return SecurityScheme(name, "none")
     location, parameter = fields.get("in"), fields.get("name")
     if kind != "apiKey" or type(parameter) is not str or not parameter:
@@ -142,7 +143,7 @@ class ApiCredentials:
         )
 
     def _select(self, required: Requirements) -> list[tuple[SecurityScheme, Credential]]:
-        """Select credentials; without a declared requirement all of them."""
+        """Return the credentials of the first alternative that can be met, or all if nothing is declared."""
         if required is None:
             return self._credentials
         known = {scheme.name: (scheme, credential) for scheme, credential in self._credentials}
@@ -154,7 +155,10 @@ class ApiCredentials:
 
 
 def _assign(auth: Auth | None, schemes: Mapping[str, SecurityScheme]) -> list[tuple[SecurityScheme, Credential]]:
-    """Assign credentials to schemes. A single credential is for the only scheme, or for all bearer tokens."""
+    """Assign credentials to schemes; ConfigError for an unknown scheme or an ambiguous credential.
+
+    A single credential is for all schemes of its kind (basic for a pair, else bearer), or else for the only scheme.
+    """
     if auth is None:
         return []
     if isinstance(auth, Mapping):
@@ -174,7 +178,7 @@ def _assign(auth: Auth | None, schemes: Mapping[str, SecurityScheme]) -> list[tu
 
 
 def _expand(credential: Credential, name: str, environment: Mapping[str, str]) -> Credential:
-    """Replace `${NAME}` by environment variables; ConfigError if one is not set."""
+    """Replace `${NAME}` by environment variables; ConfigError if one is not set, or for a wrong type of credential."""
 
     def value_of(found: re.Match[str]) -> str:
         value = environment.get(found[1], "").strip()
@@ -194,7 +198,7 @@ def _expand(credential: Credential, name: str, environment: Mapping[str, str]) -
 async def _current_value(scheme: SecurityScheme, credential: Credential) -> _Plain:
     """Return the value of a credential. A function that is not async runs in a thread, because it may block.
 
-    A function that fails is reported without its message, which may be secret.
+    A function that fails raises NotExecuted without its message, which may be secret.
     """
     if not callable(credential):
         return credential
@@ -207,7 +211,7 @@ async def _current_value(scheme: SecurityScheme, credential: Credential) -> _Pla
 
 
 def _apply(scheme: SecurityScheme, value: _Plain) -> AppliedCredentials:
-    """Return the parts of a request for one credential."""
+    """Return the parts of a request for one credential; ConfigError if a scheme cannot carry its value."""
     if scheme.kind == "none":
         return AppliedCredentials()
     if scheme.kind == "basic":
@@ -228,9 +232,9 @@ def _apply(scheme: SecurityScheme, value: _Plain) -> AppliedCredentials:
 
 
 def _apply_basic(scheme: SecurityScheme, value: _Plain) -> AppliedCredentials:
-    """Return the header of basic authentication; a text has the form user:password."""
+    """Return the header of basic authentication for (user, password) or the text user:password; else ConfigError."""
     if isinstance(value, str):
-        value = (value.partition(":")[0], value.partition(":")[2]) if ":" in value else ("", "")
+        value = (value.partition(":")[0], value.partition(":")[2]) if ":" in value else ("", "")  # refused below
     pair: tuple[JSON, ...] = value  # a function may return anything
     if len(pair) != 2 or not all(type(text) is str for text in pair) or not pair[0] or ":" in pair[0]:
         raise ConfigError(f"auth: the credential of {scheme.name!r} must be (user, password)")

@@ -27,7 +27,10 @@ _is_float = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]{
 
 
 def parse_yaml(text: str, *, max_nodes: int, max_depth: int) -> JSON:
-    """Parse one YAML document; SchemaError if it is invalid, has values that JSON lacks, or exceeds a limit."""
+    """Parse one YAML document; SchemaError if it is invalid, has values that JSON lacks, or exceeds a limit.
+
+    MissingExtra without pyyaml.
+    """
     try:
         import yaml
     except ImportError:
@@ -69,7 +72,7 @@ class _ValueBuilder:
         self._anchors: dict[str, JSON] = {}
 
     def receive(self, event: Any) -> None:
-        """Handle one event of the scanner."""
+        """Handle one event of the parser; SchemaError for an undefined alias, a second document or an invalid value."""
         kind = type(event).__name__
         if kind == "ScalarEvent":
             self._receive_scalar(event)
@@ -87,7 +90,10 @@ class _ValueBuilder:
                 raise SchemaError("the file contains several YAML documents", hint="pass one of them")
 
     def _receive_scalar(self, event: Any) -> None:
-        """Add a scalar. A key is always text, as it is written: `200` is "200"."""
+        """Add a scalar, or keep it as the next key; SchemaError for a key that occurs twice.
+
+        A key is always text, as it is written: `200` is "200".
+        """
         self._count(1)
         top = self._open[-1] if self._open else None
         if top is not None and type(top.value) is dict and top.key is None:
@@ -98,6 +104,7 @@ class _ValueBuilder:
         self._add(_scalar_value(event), event.anchor)
 
     def _begin(self, event: Any, value: dict[str, JSON] | list[JSON]) -> None:
+        """Open a container; SchemaError if it is nested too deeply, has an unknown tag, or is used as a key."""
         self._count(1)
         if len(self._open) >= self._max_depth:
             raise SchemaError(f"the document is nested more than {self._max_depth} levels deep")
@@ -109,7 +116,10 @@ class _ValueBuilder:
         self._open.append(_OpenContainer(value, event.anchor))
 
     def _end(self) -> None:
-        """Close a container. Keys of the mapping itself win over merged ones."""
+        """Close a container, merge the mappings of `<<` into it, and add it to the outer one.
+
+        Its own keys win over merged ones. SchemaError if `<<` has no mapping.
+        """
         closed = self._open.pop()
         for merged in closed.merges:
             for source in merged if type(merged) is list else [merged]:
@@ -121,6 +131,7 @@ class _ValueBuilder:
         self._add(closed.value, closed.anchor)
 
     def _add(self, value: JSON, anchor: str | None) -> None:
+        """Add a value to the innermost open container, or make it the root, and store it under its anchor."""
         if anchor is not None:
             self._anchors[anchor] = value
         if not self._open:
@@ -146,7 +157,10 @@ class _ValueBuilder:
 
 
 def _scalar_value(event: Any) -> JSON:
-    """Return the value of a scalar: quoted ones are text, plain ones follow the core schema of YAML 1.2."""
+    """Return the value of a scalar: quoted ones are text, plain ones follow the core schema of YAML 1.2.
+
+    SchemaError for an unknown tag. A number with too many digits stays text.
+    """
     tag, text = event.tag, event.value
     if tag is not None and tag not in (
         "!",
