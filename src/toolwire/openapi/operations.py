@@ -72,7 +72,8 @@ def read_operations(
 
     SchemaError if this is not an OpenAPI document or exceeds a limit. `tags` selects the operations with one of these
     tags. `operations` are names of tools or `METHOD /path`, with `*` as a wildcard, or a function of a tool. A name that
-    selects nothing is a ConfigError. `headers` are names of headers that the caller sets; they are not arguments. `outputs`: declare output schemas.
+    selects nothing is a ConfigError. `headers` are names of headers that the caller sets; they are not arguments.
+    `outputs`: declare output schemas.
     """
     reader = _DocumentReader(check_document(document), headers)
     if isinstance(tags, str) or isinstance(operations, str):

@@ -108,7 +108,11 @@ class ContentCache(Generic[CachedParameters, Cached]):
         self._old, self._young, self._young_size = {}, {}, 0
 
     def __call__(self, *arguments: CachedParameters.args, **options: CachedParameters.kwargs) -> Cached:
-        """Return the cached result, or call the function."""
+        """Return the result, from the cache if possible; store it there if its first argument is not too large.
+
+        Only positional arguments are the key. There are two generations: when the young one is full, it replaces the
+        old one, and results that are used again move to the young one.
+        """
         found = self._young.get(arguments)
         if found is not None:  # None is not cached
             return found

@@ -21,7 +21,7 @@ def call_union(tools: Iterable[Tool], *, name_key: str = "name", arguments_key: 
     """Return the schema of one call: an object with the name of a tool and its arguments.
 
     Undeclared arguments are forbidden unless the schema of the tool mentions them. Built-in tools of providers are left
-    out. Pass the result to `decoding_schema`.
+    out. Pass the result to `decoding_schema`. SchemaError if there is no tool, or a schema is nested too deeply.
     """
     shapes: list[Object] = []
     for tool in tools:

@@ -73,7 +73,7 @@ class Dialect(Value, frozen=True):
     """No keyword is allowed beside `anyOf`."""
     formats: frozenset[str] | None = None
     number_formats: frozenset[str] = frozenset()
-    """The formats of numbers, where `formats` restricts those of strings."""
+    """The formats of numbers, where `formats` restricts the formats of strings."""
     patterns: Literal["any", "linear", "simple", "anchored"] = "any"
     """Linear: no lookaround, no backreferences. Simple: also no `\\b`. Anchored: ^…$ only."""
     most_min_items: int | None = None
@@ -290,7 +290,7 @@ def _intersect_dialects(name: str, version: str, rows: Sequence[Dialect]) -> Dia
         lone_any_of=any(row.lone_any_of for row in rows),
         formats=frozenset.intersection(*formats) if formats else None,
         patterns=strictest("patterns", "any", "linear", "simple", "anchored"),
-        property_name="".join(f"(?=(?:{one})\\Z)" for one in sorted(names)) + ".*" if names else None,
+        property_name="".join(f"(?=(?:{name})\\Z)" for name in sorted(names)) + ".*" if names else None,
         **features,
         **{field: smallest(field) for field in _SIZES},
     )

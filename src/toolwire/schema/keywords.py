@@ -81,7 +81,7 @@ TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
 
 
 def copy_schema(schema: JSON, change: Callable[[Object, Object], Object]) -> JSON:
-    """Copy a schema; each subschema becomes `change(original, copy)`. Data, such as that of `enum`, is not copied."""
+    """Copy a schema; each subschema becomes `change(original, copy)`. Data, such as an `enum`, is not copied."""
     if type(schema) is list:
         return [copy_schema(item, change) for item in schema]
     if type(schema) is not dict:
@@ -165,7 +165,10 @@ class Identifiers:
                 ]
 
     def resolve(self, ref: str, at: str, keyword: str = "$ref") -> str | None:
-        """Resolve a reference at the pointer `at` to a JSON pointer; None if it points outside the document."""
+        """Resolve a reference at the pointer `at` to a JSON pointer; None if it points outside the document.
+
+        None also for a dynamic or recursive reference with several possible targets, which depend on the path to it.
+        """
         base = self._base_uri(at)
         uri, _, fragment = (ref if not ref.startswith("#") else base + ref).partition("#")
         if uri != base:

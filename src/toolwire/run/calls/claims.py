@@ -70,7 +70,10 @@ def find_recorded(pending: Pending, claim: Claim) -> Generator[Step, Any, ToolRe
 def acquire_claim(
     pending: Pending, claim: Claim, settings: RunSettings
 ) -> Generator[Step, Any, Claim | ToolResult | None]:
-    """Claim the key. Return the claim, or the result of the call; None to run a harmless call without a claim."""
+    """Claim the key of a call. Return the claim, or a result if the call must not run.
+
+    The result is a recorded one or a refusal. Return None to run a call without effects although the store failed.
+    """
     record = yield ClaimKey(claim)
     if isinstance(record, StoreError):
         if pending.tool.tool.effect in ("pure", "read"):
@@ -104,7 +107,10 @@ def record_result(
 def _await_earlier_run(
     pending: Pending, claim: Claim, record: Record, settings: RunSettings
 ) -> Generator[Step, Any, ToolResult | None]:
-    """Return the result of an earlier execution of the same call; None if the claim succeeds after all."""
+    """Return the result of an earlier execution of the same call; None if the claim succeeds after all.
+
+    Wait for an execution that is still running, or refuse the call, as `while_running` and the timeout decide.
+    """
     call = pending.call
     end_time = settings.now() + settings.wait_timeout
     while record.token != claim.token:
@@ -117,10 +123,10 @@ def _await_earlier_run(
         if settings.while_running != "wait" or settings.now() >= end_time:
             return refusal(call, "in_progress", "The same call is still running. Its result is not known yet.")
         yield Wait(_POLL)
-        found = yield ClaimKey(claim)
-        if isinstance(found, StoreError):
-            return refusal(call, "store_down", f"Not run: the store cannot be reached ({found.message}).")
-        record = found
+        claimed = yield ClaimKey(claim)
+        if isinstance(claimed, StoreError):
+            return refusal(call, "store_down", f"Not run: the store cannot be reached ({claimed.message}).")
+        record = claimed
     return None
 
 

@@ -156,7 +156,7 @@ class CallRun:
         return ReleaseClaim(step.context.idempotency_key or "", step.token)
 
     def _start(self) -> Step:
-        """Return the first step: Invoke for a call that passes all gates unchanged."""
+        """Return the first step. A call that passes all gates unchanged is invoked at once, without a generator."""
         gates = self.settings.gates_for(self.call.name)
         take_values = gates.take_values
         is_plain = self.given_key is None and self._gated is None and self._approval is None and not self.is_held
@@ -209,7 +209,10 @@ class CallRun:
         return self._finish(pending, result)
 
     def _pass_gates(self, call: ToolCall, model_arguments: Object | None = None) -> Pending | ToolResult:
-        """Pass a call through the gates of its tool. `model_arguments`: those that a person replaced."""
+        """Pass a call through the gates of its tool; return the call, or the result that ends it.
+
+        `model_arguments`: the model's own arguments, if a person replaced them.
+        """
         settings, key = self.settings, self.given_key
         gates = settings.gates_for(call.name)
         if settings.session is not None:
@@ -238,7 +241,10 @@ class CallRun:
         claim: Claim | None = None,
         key: str | None = None,
     ) -> Invoke:
-        """Build the step that calls the function. `key`: the caller's key, for a call without a claim."""
+        """Build and keep the step that calls the function, with a context if the function takes one.
+
+        `key`: the caller's key, for a call without a claim.
+        """
         settings = self.settings
         context: CallContext[Any] = CallContext(
             self.call.id,
@@ -255,12 +261,16 @@ class CallRun:
         if signature.context_names:
             values = signature.add_context(values, context)
         token = None if claim is None else claim.token
+        # a call without effects may be cancelled at any time, so it shares a decision that has begun already
         start = _BEGUN if token is None and entry.tool.effect in ("pure", "read") else StartDecision()
         step = self._invoke = Invoke(entry, values, context, token, settings.lease, start, signature)
         return step
 
     def _classify(self, call: ToolCall, step: Invoke, outcome: Any) -> tuple[ToolResult, EffectState]:
-        """Return the result, shortened if it is too long, and the effect state of the outcome."""
+        """Return the result and the effect state of an outcome.
+
+        A result is shortened if it is too long, and marked if the function called its context untrusted.
+        """
         entry, settings = step.entry, self.settings
         result, size, effect_state = classify(call, entry.tool.effect, outcome)
         if step.context.untrusted:
@@ -271,7 +281,10 @@ class CallRun:
         return result, effect_state
 
     def _plan(self, pending: Pending | ToolResult) -> Generator[Step, Any, ToolResult]:
-        """Return the plan of the call instead of running it. Only the preview of the tool is called."""
+        """Return the plan of the call instead of running it; `pending` may be the result of a refused call.
+
+        The store and the cache are only read, and only the preview of the tool is called.
+        """
         entry = self.settings.box.find(self.call.name)
         if isinstance(pending, Pending) and pending.conversion_error is not None:
             mismatch = ArgumentMismatch(pending.conversion_error)
@@ -343,6 +356,7 @@ class CallRun:
         return defer_approved(self.call, replace(waiting, approved=True, edited_arguments=edited))
 
     def _make_waiting(self, question: Approve, ttl: float) -> WaitingCall:
+        """Return the waiting call for a question that expires after `ttl` seconds."""
         return WaitingCall(
             question.call_id,
             question.tool,
@@ -385,7 +399,10 @@ class CallRun:
         return checked
 
     def _claim(self, pending: Pending) -> Generator[Step, Any, Claim | ToolResult | None]:
-        """Look for a cached or recorded result, and claim the key of a call that has to run."""
+        """Return a cached or recorded result, or claim the key of a call that has to run.
+
+        None if the call needs no claim.
+        """
         settings = self.settings
         cached = self._cached_result(pending)
         if cached is not None:
@@ -435,7 +452,7 @@ class CallRun:
         return settings.cache if entry.options.cache and entry.tool.effect in ("pure", "read") else None
 
     def _retry(self, pending: Pending, step: Invoke, outcome: Any) -> Generator[Step, Any, Any]:
-        """Retry the function where a retry does no harm.
+        """Retry the function after a delay, where a retry does no harm, and return the last outcome.
 
         The function may have changed its values, so they are converted and checked again.
         """
@@ -455,7 +472,10 @@ class CallRun:
         return outcome
 
     def _retry_delay(self, outcome: Any, entry: Entry, attempt: int) -> float | None:
-        """Return the seconds to wait before the next attempt; None if there is none."""
+        """Return the seconds to wait before the next attempt, or None if the call must not be repeated.
+
+        A delay that the server requests beyond the limit ends the attempts.
+        """
         if self._is_cancelled or not isinstance(outcome, Failed):
             return None
         advice = retry_advice(outcome.error, entry.tool.effect, entry.options.transient, self.settings.now)

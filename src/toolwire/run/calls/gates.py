@@ -32,7 +32,7 @@ Gate: TypeAlias = Callable[[Pending], Pending | ToolResult | Suspended]
 
 
 def find(pending: Pending) -> Pending | ToolResult:
-    """Look up the tool by name; only tools of the toolbox can be called."""
+    """Look up the tool by name; refuse an unknown tool, with similar names, and a withdrawn one."""
     name = pending.call.name
     entry = pending.entry or pending.box.find(name)
     if entry is not None:
@@ -81,7 +81,10 @@ def make_unoffered_gate(offered: Iterable[str], instruction: str) -> Gate:
 
 
 def refuse_truncated(pending: Pending) -> Pending | ToolResult:
-    """Refuse a truncated call, however complete it looks, and one that is invalid although its arguments are an object."""
+    """Refuse a truncated call, however complete it looks, and one that is invalid although its arguments are an object.
+
+    Otherwise the call passes with its own arguments.
+    """
     call = pending.call
     if call.state == "truncated":
         message = "The call was truncated and was not run. Make it again with shorter arguments."
@@ -100,7 +103,10 @@ def refuse_repaired(pending: Pending) -> Pending | ToolResult:
 
 
 def take_key(pending: Pending) -> Pending | ToolResult:
-    """Take an idempotency key out of the arguments, unless the tool has a parameter of that name."""
+    """Move an idempotency key from the arguments to the call, unless the tool has a parameter of that name.
+
+    A key of the client has precedence. An invalid key is refused.
+    """
     if KEY_ARGUMENT not in pending.arguments:
         return pending
     given = pending.arguments[KEY_ARGUMENT]
@@ -126,7 +132,10 @@ def lift(pending: Pending) -> Pending | ToolResult:
 
 
 def repair(pending: Pending) -> Pending | ToolResult:
-    """Repair invalid arguments as far as the tool's effect allows."""
+    """Repair invalid arguments as far as the tool's effect allows, and refuse them with all problems otherwise.
+
+    Valid arguments are remembered, so that they are not validated again.
+    """
     call = pending.call
     try:
         parameters = pending.box.parameters[call.name]
@@ -136,18 +145,18 @@ def repair(pending: Pending) -> Pending | ToolResult:
         return replace(pending, validated_arguments=pending.arguments)
     level = pending.repair or ("aggressive" if pending.tool.tool.effect in ("pure", "read") else "safe")
     given = call.raw or "" if call.arguments is None else pending.arguments
-    found = repair_arguments(given, parameters.schema, policy=level, names=(call.name,))
-    if found.arguments is None:
-        problem_list = "\n".join(f"- {problem}" for problem in found.problems)
+    repaired = repair_arguments(given, parameters.schema, policy=level, names=(call.name,))
+    if repaired.arguments is None:
+        problem_list = "\n".join(f"- {problem}" for problem in repaired.problems)
         message = (
             f"The arguments of {call.name} were not accepted, and nothing was run:\n{problem_list}\nCall it again."
         )
         return refusal(call, "invalid_arguments", message)
-    return replace(pending, arguments=found.arguments, steps=tuple(map(str, found.steps)))
+    return replace(pending, arguments=repaired.arguments, steps=tuple(map(str, repaired.steps)))
 
 
 def validate(pending: Pending) -> Pending | ToolResult:
-    """Validate the final arguments against the tool's own schema."""
+    """Refuse arguments that do not match the tool's own schema, with the unknown names or all problems."""
     if pending.validated_arguments is pending.arguments:
         return pending
     parameters = pending.box.parameters[pending.call.name]
@@ -271,18 +280,21 @@ _FUSIBLE = (
 
 
 def pass_gates(pending: Pending, gates: tuple[Gate, ...]) -> Pending | ToolResult:
-    """Pass a call through all gates; the first result ends it, and so does a gate that suspends it."""
+    """Pass a call through all gates; the first result ends it, and so does a gate that suspends it.
+
+    ConfigError for a gate that returns anything else.
+    """
     for gate in gates:
-        found = gate(pending)
-        if type(found) is Pending:
-            pending = found
-        elif isinstance(found, ToolResult):
-            return found
-        elif isinstance(found, Suspended):
-            return suspend_call(pending.call, pending.arguments, found)
+        decision = gate(pending)
+        if type(decision) is Pending:
+            pending = decision
+        elif isinstance(decision, ToolResult):
+            return decision
+        elif isinstance(decision, Suspended):
+            return suspend_call(pending.call, pending.arguments, decision)
         else:
             hint = "return the Pending call, a ToolResult or Suspended"
-            raise ConfigError(f"the gate {gate!r} returned {found!r}", hint=hint)
+            raise ConfigError(f"the gate {gate!r} returned {decision!r}", hint=hint)
     return pending
 
 

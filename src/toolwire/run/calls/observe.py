@@ -143,7 +143,7 @@ _run_observers: ContextVar[tuple[Observer, ...]] = ContextVar("toolwire_run_obse
 
 
 def active_observers(own: Sequence[Observer]) -> Sequence[Observer]:
-    """Return the observers of an operation: those of the runs around it, then its own. Of equal ones, its own is used.
+    """Return the observers of an operation: from the runs around it, then its own. Of equal ones, its own is used.
 
     So the runs of subagents, and the operations after a transfer to another agent, are a part of an observed run.
     """
@@ -173,6 +173,7 @@ class Observation:
         self.outcome = _NOTHING
 
     def __enter__(self) -> Observation:
+        """Start the observers. A run makes them the observers of everything inside it; a request collects losses."""
         if self._observers and isinstance(self._operation, AgentOperation):
             _run_observers.set(tuple(self._observers))
         for observer in self._observers:
@@ -191,6 +192,7 @@ class Observation:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        """Restore the outer observers and losses, and report the outcome to the observers, the last one first."""
         outcome = self.outcome if error is None else OperationOutcome(error=error)
         if self._losses is not None:
             outcome = replace(outcome, losses=tuple(self._losses))
@@ -221,7 +223,7 @@ def progress_sink(observers: Sequence[Observer]) -> ProgressSink | None:
 
 
 def combine_sinks(first: ProgressSink | None, second: ProgressSink | None) -> ProgressSink | None:
-    """Return a sink that calls both sinks."""
+    """Return a sink that calls both sinks, or the only one that is not None."""
     if first is None or second is None:
         return first or second
 

@@ -133,6 +133,10 @@ def find_transient(error: BaseException, now: Callable[[], float]) -> RetryAdvic
 
 
 def _inspect(error: BaseException, now: Callable[[], float]) -> RetryAdvice | None:
+    """Return advice for an HTTP status or an exception class that is known as transient, else None.
+
+    Wrappers are followed to their reason. A TLS failure is permanent.
+    """
     response = _http_response(error)
     if response is not None:
         status, headers = response
@@ -154,7 +158,7 @@ def _class_names(error: BaseException) -> frozenset[tuple[str, str]]:
 
 
 def _http_response(error: BaseException) -> tuple[int, Any] | None:
-    """Return the status and headers of the response that an exception carries."""
+    """Return the status and headers of the response that an exception carries, or None if it has none."""
     response = getattr(error, "response", None)
     holders = (response, error) if response is not None else (error,)
     for holder in holders:
@@ -180,7 +184,7 @@ def _has_certificate_failure(error: BaseException) -> bool:
 
 
 def _retry_after(headers: Any, now: Callable[[], float]) -> float | None:
-    """Return the seconds of a Retry-After header, a number or an HTTP date (RFC 9110, 10.2.3)."""
+    """Return the seconds of a Retry-After header, a number or an HTTP date (RFC 9110, 10.2.3), or None."""
     given = None
     for name in ("retry-after", "Retry-After"):
         given = given or (None if headers is None else headers.get(name))
@@ -200,7 +204,10 @@ def _retry_after(headers: Any, now: Callable[[], float]) -> float | None:
 
 
 def _matches(rule: TransientRule | None, error: Exception) -> bool:
-    """Apply the rule of the tool. A function that raises does not make a failure transient."""
+    """Return whether the tool's rule, exception classes or a function, declares a failure transient.
+
+    A function that raises does not.
+    """
     if rule is None:
         return False
     if isinstance(rule, type):

@@ -156,7 +156,10 @@ def _is_list(value: Any) -> bool:
 
 
 def _member(value: Any, name: str) -> Any:
-    """Return a member of a dict, or of a model or dataclass that pydantic built."""
+    """Return a member of a dict, or of a model or dataclass that pydantic built, by its name in the schema.
+
+    ABSENT if a dict does not have it; Uncheckable if another value does not.
+    """
     if isinstance(value, Mapping):
         return value.get(name, ABSENT)
     for attribute, field in getattr(type(value), "model_fields", {}).items():

@@ -66,7 +66,10 @@ def plan_refusal(call: ToolCall, entry: Entry | None, result: ToolResult) -> Too
 def plan_result(
     pending: Pending, verdict: PlanVerdict, why: str, preview: ToolResult | None, settings: RunSettings
 ) -> ToolResult:
-    """Build the result of a call that passed all gates. `preview`: the result of the tool's preview."""
+    """Build the result of a call that passed all gates, shortened like any result.
+
+    `preview`: the result of the tool's preview, if it has one; a failed preview is reported in the plan.
+    """
     entry = pending.tool
     plan = CallPlan(
         entry.name,
@@ -85,7 +88,10 @@ def plan_result(
 def find_replay(
     pending: Pending, settings: RunSettings, occurrence: int
 ) -> Generator[Step, Any, tuple[PlanVerdict, str] | None]:
-    """Return the verdict for a call that is not executed because of its record in the store; None if it is executed."""
+    """Return the verdict and the reason for a call that its record in the store keeps from running, or None.
+
+    The store is only read.
+    """
     if not (settings.has_store and needs_claim(pending)):
         return None
     claim = make_claim(pending, settings, occurrence)

@@ -73,7 +73,10 @@ class PathJail:
         self.root = self._absolute_root(root)
 
     def rewrite(self, pending: Pending) -> Pending | Deny:
-        """Return the call with absolute paths; the same object if they are absolute already."""
+        """Return the call with absolute paths and a note about it, the same object if they are absolute already.
+
+        Deny a path outside the root, or too many paths.
+        """
         name, *rest = split_argument(self.argument)
         argument_value = pending.arguments[name] if name in pending.arguments else _default(pending, name)
         try:
@@ -90,7 +93,7 @@ class PathJail:
         )
 
     def __call__(self, pending: Pending) -> Deny | None:
-        """Deny the call unless all paths that the tool will receive are absolute and below the root."""
+        """Deny the call unless the paths that the tool will receive are absolute, below the root and not too many."""
         try:
             paths = [_path_text(value) for value in received(pending, self.argument)]
             self._refuse_many(paths)
@@ -142,7 +145,10 @@ class PathJail:
         self._resolve(path)
 
     def _rewrite_value(self, value: Any, rest: Sequence[str]) -> Any:
-        """Make every path in `value` absolute. Leave anything else unchanged; the check refuses it."""
+        """Make every path in `value` absolute; Outside for an unusual path. `rest`: the members on the way to it.
+
+        Anything else is left unchanged; the check refuses it.
+        """
         if isinstance(value, list):
             return [self._rewrite_value(item, rest) for item in value]
         if rest:
@@ -174,7 +180,7 @@ def _as_json(value: Any) -> Any:
 
 
 def _paths(value: Any, rest: Sequence[str]) -> Iterator[str]:
-    """Iterate over the paths of an argument that is still JSON."""
+    """Iterate over the paths of an argument that is still JSON. `rest`: the names of the members that lead to them."""
     if isinstance(value, list):
         for item in value:
             yield from _paths(item, rest)
@@ -231,7 +237,7 @@ class Policy(Value, frozen=True):
         """Return the call with its arguments in the form in which they are checked and run.
 
         A check with a method `rewrite` may replace arguments: `path_jail` makes paths absolute. The new arguments
-        must still be valid for the schema of the tool.
+        must still be valid for the schema of the tool. Deny if a check denies; ConfigError if it returns anything else.
         """
         original = pending
         for check in self.checks:
@@ -246,20 +252,20 @@ class Policy(Value, frozen=True):
         return pending if pending.arguments is original.arguments else _check_rewritten(original, pending)
 
     def check(self, pending: Pending) -> Deny | Ask | None:
-        """Check the call without rewriting it."""
+        """Return the verdict of all checks and of the approval rules; None if the call may run."""
         if not self.checks and not self.approve and self.taint != "enforce":
             return None
         # All checks, although the first may ask: a denial by a later one must win, so that no person approves it.
-        found = [_check_verdict(verdict) for check in self.checks if (verdict := check(pending)) is not None]
-        denial = next((verdict for verdict in found if isinstance(verdict, Deny)), None)
+        verdicts = [_check_verdict(verdict) for check in self.checks if (verdict := check(pending)) is not None]
+        denial = next((verdict for verdict in verdicts if isinstance(verdict, Deny)), None)
         if denial is not None:
             return denial
         effect = pending.tool.tool.effect
         if effect in self.approve:
-            found.append(Ask(f"{pending.call.name} is a {effect} tool"))
+            verdicts.append(Ask(f"{pending.call.name} is a {effect} tool"))
         if self.taint == "enforce" and pending.tainted and effect in ("write", "idempotent"):
-            found.append(Ask("the conversation contains untrusted tool output, which may have caused this call"))
-        return found[0] if found else None
+            verdicts.append(Ask("the conversation contains untrusted tool output, which may have caused this call"))
+        return verdicts[0] if verdicts else None
 
 
 def allow(*patterns: str) -> PolicyCheck:

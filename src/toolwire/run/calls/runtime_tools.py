@@ -113,10 +113,11 @@ _AUXILIARY = frozenset({SEARCH_TOOLS, READ_OUTPUT, SEARCH_OUTPUT})
 def select_tools(
     retriever: Retriever, session: Session, tools: Sequence[Tool], always: Sequence[str]
 ) -> tuple[Tool, ...]:
-    """Return the tools for the next turn of a run: those that it offered before, then new ones.
+    """Return the tools for the next turn of a run: first the tools that it offered before, then new ones.
 
     `tools`: all tools that the agent has now, with auxiliary tools such as `search_tools`, which are always offered.
-    `always`: names of other tools that are always offered, besides those that the request chooses by name.
+    `always`: names of other tools that are always offered, besides the tools that the request chooses by name. Tools
+    with a stronger effect than the run may have are left out.
     """
     request, offered = session.state.request, session.offered_names
     max_effect = session.state.max_effect
@@ -193,7 +194,7 @@ _MAX_MATCHES = 20  # with 120 characters around each, a result of about 5,000 ch
 
 
 def output_entries(outputs: StoredOutputs) -> list[Entry]:
-    """Return the two tools. They read the outputs of the run that calls them, and of no other."""
+    """Return the tools `read_output` and `search_output`. They read the outputs of the run that calls them only."""
 
     async def read_output(id: str, context: CallContext, offset: int = 0, limit: int = 8192) -> str:  # noqa: A002
         size = outputs.size(context.run_id, id)

@@ -67,7 +67,10 @@ class Schedule:
         self._unjoined: list[_ScheduledCall] = []  # the writes since then
 
     def add(self, call: ToolCall) -> int:
-        """Add a call and return its number in this turn."""
+        """Add a call and return its number in this turn.
+
+        It waits for earlier calls that it conflicts with, and never starts if one of these is suspended.
+        """
         number = len(self._calls)
         node = _ScheduledCall(number)
         self._calls.append(call)
@@ -153,6 +156,7 @@ class Schedule:
         self._readers.setdefault(resource, []).append(node)
 
     def _order_write(self, node: _ScheduledCall, resource: str | None) -> None:
+        """Let a write wait for earlier calls on its resource; without a resource, for all earlier writes."""
         if resource is None:
             node.wait_for(self._join())
             self._any_writer = self._joined = node

@@ -104,6 +104,8 @@ class RunSettings(Value, frozen=True):
     def gates_for(self, name: str) -> ToolGates:
         """Return the gates for the calls of a tool. They are built once per tool.
 
+        A tool that the run does not offer, or does not know, gets a gate that refuses the call.
+
         The gates of an unknown tool are not kept: a model can invent any number of names.
         """
         entry = self.box.find(name)
@@ -113,9 +115,9 @@ class RunSettings(Value, frozen=True):
         if entry is None and self.session is not None and self.session.tool_search is not None:
             gate = make_unknown_gate(self.session.offered_names, f"Find tools with {SEARCH_TOOLS}.")
             return ToolGates(None, replace(self, gates=(gate,), policy=None, session=None))
-        found = self.gates_by_tool.get(name)
-        if found is None or found.entry is not entry:
-            found = ToolGates(entry, self)
+        gates = self.gates_by_tool.get(name)
+        if gates is None or gates.entry is not entry:
+            gates = ToolGates(entry, self)
             if entry is not None:
-                self.gates_by_tool[name] = found
-        return found
+                self.gates_by_tool[name] = gates
+        return gates

@@ -62,7 +62,10 @@ class FunctionSignature:
             self._inspect(inspect.signature(function, eval_str=True).parameters)
 
     def _inspect(self, parameters: Mapping[str, inspect.Parameter]) -> None:
-        """Read defaults, adapters and names. A default of `Field(…)` is kept in `_fields`: it is not a value."""
+        """Set the fields from the parameters: the context, defaults, adapters, names and the types without conversion.
+
+        A default of `Field(…)` is kept in `_fields`: it is not a value.
+        """
         self.context_names = tuple(name for name, parameter in parameters.items() if is_context(parameter.annotation))
         if self.context_names:
             parameters = {name: found for name, found in parameters.items() if name not in self.context_names}

@@ -50,6 +50,7 @@ class Compaction(Value, frozen=True):
     max_summary: int = 4000  # about 1,000 tokens, as `Auxiliary.max_summary`
 
     def __post_init__(self) -> None:
+        """Raise ConfigError for settings without a limit, or out of range."""
         limits = (self.max_tokens, self.max_messages)
         if limits == (None, None):
             raise ConfigError("a Compaction has no limit", hint="set max_tokens or max_messages")
@@ -103,7 +104,10 @@ class CompactionPlan(Value, frozen=True):
     spans: tuple[ReplacedSpan, ...] = ()
 
     def apply(self, summaries: Sequence[str] = ()) -> tuple[Message, ...]:
-        """Return the compacted messages. `summaries` has one text per span; an empty one leaves only the marker."""
+        """Return the compacted messages. `summaries` has one text per span; an empty one leaves only the marker.
+
+        ConfigError for another number of summaries.
+        """
         if summaries and len(summaries) != len(self.spans):
             raise ConfigError(f"expected {len(self.spans)} summaries, one per span, got {len(summaries)}")
         compacted: list[Message] = []
@@ -184,7 +188,10 @@ class _Draft:
                 self.is_changed = True
 
     def choose_spans(self, turns: Sequence[range]) -> tuple[ReplacedSpan, ...]:
-        """Choose the oldest turns until the rest fits the target; adjacent turns are one span."""
+        """Choose the oldest turns until the rest fits the target; adjacent turns are one span.
+
+        A span that is not longer than its marker is left out.
+        """
         settings, originals = self._settings, self._originals
         has_summaries = settings.summarise or any(_marker_notes(message).get(_SUMMARY) for message in originals)
         count = _count_originals(originals)
@@ -296,6 +303,7 @@ def _shorten_message(message: Message, max_result: int) -> Message:
 
 
 def _shorten_part(part: Part, max_result: int) -> Part:
+    """Replace media, and a result's text beyond `max_result` characters, by notes; the same part if not smaller."""
     if isinstance(part, Media):
         return Text(_media_note(part), part.cache)
     if not isinstance(part, ToolResult):

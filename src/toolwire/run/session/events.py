@@ -101,6 +101,7 @@ def encode_steps(before: RunState | None, steps: Iterable[RunStep], *, by_value:
 
 
 def _make_event(step: RunStep, old: RunState, is_same: IsSame) -> RunEvent:
+    """Return the difference between the state after a step and the old one: fields, splices and the compaction."""
     new = step.state
     fields: dict[str, Any] = {}
     splices: list[Splice] = []
@@ -134,7 +135,7 @@ def _field_pairs(old: RunState, new: RunState) -> Iterator[tuple[str, Any, Any]]
 
 
 def _find_splice(name: str, before: tuple[Any, ...], after: tuple[Any, ...], is_same: IsSame) -> Splice:
-    """Find the items between the common beginning and the common end of two tuples."""
+    """Return the splice that turns `before` into `after`: the items between the common beginning and the common end."""
     shorter = min(len(before), len(after))
     if all(map(is_, before, after)):  # the usual case: items were added, or removed at the end
         return Splice(name, shorter, len(before) - shorter, after[shorter:])
@@ -146,7 +147,7 @@ def _find_splice(name: str, before: tuple[Any, ...], after: tuple[Any, ...], is_
 
 
 def _find_view_change(old: RunState, prefix: CompactedPrefix) -> ViewChange:
-    """Refer to the messages that were sent before by their positions."""
+    """Return a compaction in which messages that were sent before are ranges of their positions."""
     view = old.request.messages if old.compacted is None else old.compacted.view(old.request.messages)
     positions = {id(message): index for index, message in enumerate(view)}
     items: list[Any] = []

@@ -123,7 +123,7 @@ class CallHistory:
         self._identified = 0  # calls that are in `_positions`
 
     def read(self, messages: tuple[Message, ...]) -> CallHistory:
-        """Read the messages that are new since the last time; all of them if earlier ones have changed."""
+        """Read the messages that are new since the last time, or all if earlier ones have changed; return itself."""
         known = self._messages
         if messages is known:
             return self

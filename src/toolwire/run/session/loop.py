@@ -92,6 +92,7 @@ class Session:
         tenant: str = "",
         has_toolbox_tools: bool = False,
     ) -> None:
+        """Begin a run with a request. The other arguments become the fields of its `RunState` with the same names."""
         declared_request = replace(request, tools=tuple(map(strip_function, request.tools)))
         state = RunState(
             STATE_VERSION,
@@ -190,7 +191,10 @@ class Session:
         untrusted: Iterable[str],
         price: Callable[[Response], float] | None,
     ) -> None:
-        """Continue the run with another agent's model, tools, settings and system prompt."""
+        """Continue the run with another agent's model, tools, settings and system prompt.
+
+        Its untrusted tools are added to the known ones, and a missing `price` leaves the present one.
+        """
         state = self.state
         messages, first = request.messages, state.first_message
         earlier = replace_system(messages[:first], system)
@@ -295,7 +299,10 @@ class Session:
         return [replace(step, state=self.stored_state(step.state)) for step in steps]
 
     def next(self) -> NextStep:
-        """Return the next step. Calling it twice returns the same step."""
+        """Count the usage of other requests, and return the next step. Calling it twice returns the same step.
+
+        ConfigError for a stored run whose tools are not known yet.
+        """
         self._count_usage()
         state = self.state
         if state.phase == "done":
@@ -352,7 +359,10 @@ class Session:
         self._give_up(self.state, f"max time reached ({limit})")
 
     def add_response(self, response: Response) -> None:
-        """Take the model's response to the last AskModel. A call with the id of another call gets a new id."""
+        """Take the response to the last AskModel: count it, add it to the conversation, and choose the next phase.
+
+        A call with the id of another call gets a new id. A failed model or an exceeded limit ends the run.
+        """
         self._expect("ask")
         state = self.state
         parts = self.call_ids().rename_calls(response.parts)
@@ -429,7 +439,8 @@ class Session:
     def add_results(self, results: Sequence[ToolResult]) -> None:
         """Take the results of the last RunTools, one per call, in the order of the calls.
 
-        If some of them are suspended, the run waits for decisions about these, and keeps the other results.
+        If some of them are suspended, the run waits for decisions about these, and keeps the other results. The time of
+        waiting does not count as time of the run.
         """
         self._expect("run", "wait")
         state, now = self.state, self._now()
@@ -540,7 +551,10 @@ class Session:
         return AwaitApproval(undecided)
 
     def _answer_calls(self, state: RunState, turn: Turn) -> None:
-        """Add the results of a turn to the conversation, and give up after too many failed turns."""
+        """Add the results of a turn to the conversation, and give up after too many failed turns.
+
+        Results of untrusted tools are marked, and taint the run.
+        """
         results = tuple(_text_of_edited(result) for result in turn.results if result is not None)
         results = mark_untrusted(turn.calls, results, self._untrusted)
         failures = state.failures + 1 if all(result.is_error for result in results) else 0
@@ -580,7 +594,7 @@ class Session:
         return self._exhausted_amount()
 
     def _exhausted_amount(self) -> str:
-        """Return the exhausted limit of time, tokens or cost: of this run, or of the run that it belongs to."""
+        """Return the exhausted limit of time, tokens or cost, of this run or an outer one; empty if there is none."""
         state = self.state
         usage, cost = state.usage, state.cost
         for other_usage, other_cost in tuple(self._used_by_others):

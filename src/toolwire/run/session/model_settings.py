@@ -66,7 +66,7 @@ def merge_settings(settings: ModelSettings | None, overrides: ModelSettings | No
 
 
 def apply_settings(request: Request, settings: ModelSettings) -> Request:
-    """Return the request with these settings."""
+    """Return the request with these settings; others stay as they are."""
     if not settings:
         return request
     values: Mapping[str, Any] = settings

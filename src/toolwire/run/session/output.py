@@ -81,7 +81,10 @@ class OutputType:
         self._checked_arguments = wrap_root(self._checked, _RESULT) if self._is_wrapped else self._checked
 
     def read_text(self, text: str, *, finished: bool = True) -> OutputReading:
-        """Read an answer in text. `finished`: the model stopped by itself, not at a limit."""
+        """Read an answer in text, repaired if necessary. `finished`: the model stopped by itself, not at a limit.
+
+        A bare value is accepted where the schema is wrapped in an object.
+        """
         if not text.strip():
             return OutputReading(problems=(_EMPTY,))
         try:
@@ -96,14 +99,14 @@ class OutputType:
         if not self._is_wrapped:
             return self._repaired(text, finished)
         try:
-            found = repair_json(text, finished=finished)
+            repaired = repair_json(text, finished=finished)
         except BrokenJSON as error:
             return OutputReading(problems=(Problem(error.pointer, error.reason, error.message),))
-        given = found.value if self._is_wrapper(found.value) else {_RESULT: found.value}
+        given = repaired.value if self._is_wrapper(repaired.value) else {_RESULT: repaired.value}
         return self._repaired(given, finished)
 
     def read_call(self, call: ToolCall) -> OutputReading:
-        """Read a call of the final-answer tool."""
+        """Read the arguments of a call of the final-answer tool, repaired if necessary."""
         given: JSON = (call.raw or "") if call.arguments is None else call.arguments
         if type(given) is dict and call.state == "complete":
             is_bare = not self._is_wrapped or _RESULT not in given  # models may leave out the wrapper of an object
@@ -130,15 +133,19 @@ class OutputType:
         return self._convert(self.unwrap(found.arguments))
 
     def _convert(self, value: JSON, text: str | None = None, *, member: str | None = None) -> OutputReading:
-        """Convert a valid value. `text`: the JSON text that contains it, whole or as a member; it has all digits."""
+        """Convert a valid value to its Python type, if it has one.
+
+        `text`: the JSON text that contains it, whole or as `member`; decimals are read from it, because it has all
+        digits.
+        """
         inferred = self._inferred
         if inferred is None:
             return OutputReading(value)
         if self._has_decimals and text:
             exact = parse_exact(text)
-            found = inferred.convert(exact[member] if type(exact) is dict and member is not None else exact)
-            if not found[1]:
-                return OutputReading(found[0])
+            reading = inferred.convert(exact[member] if type(exact) is dict and member is not None else exact)
+            if not reading[1]:  # no problems
+                return OutputReading(reading[0])
         return OutputReading(*inferred.convert(value))
 
     def _unwrap_problem(self, problem: Problem) -> Problem:
@@ -201,6 +208,7 @@ class StructuredOutput(Generic[T]):
         self._check_options(options)
 
     def _check_options(self, options: OutputOptions) -> None:
+        """Raise ConfigError for unknown options and invalid values."""
         unknown = options.keys() - OutputOptions.__annotations__
         if unknown:
             raise ConfigError(f"unknown option {', '.join(sorted(unknown))}")
@@ -218,7 +226,7 @@ class StructuredOutput(Generic[T]):
         return self._annotation() is str
 
     def resolve(self) -> OutputType:
-        """Return the type with its schema; ConfigError or SchemaError if it has none."""
+        """Return the type with its schema, resolved once; ConfigError or SchemaError if it has none."""
         if self._resolved is None:
             annotation = self._annotation()
             if isinstance(annotation, Mapping):
@@ -313,7 +321,7 @@ class OutputPlan:
         return self._last[1]
 
     def decide(self, response: Response, asked: int, sampled: int, request: Request) -> OutputDecision:
-        """Decide about a final response.
+        """Decide about a final response: accept it, send the request again, ask the model again, or give up.
 
         `asked`: how often the model was asked again, `sampled`: how often `request` was sent again.
         """
@@ -331,6 +339,10 @@ class OutputPlan:
         return OutputDecision("give_up", reason=f"no valid output after {attempts}: {problems[0]}")
 
     def _read(self, response: Response) -> OutputReading:
+        """Read the output from the only final call, or from the text; from its last part if the whole is invalid.
+
+        Different calls are a problem.
+        """
         calls = response.calls
         if calls:
             if len({call.text for call in calls}) > 1:

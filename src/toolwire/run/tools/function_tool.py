@@ -63,15 +63,16 @@ class Options(Value, frozen=True):
     `resource`: writes on the same resource keep the model's order; by default all writes of a run do. `timeout`: in
     seconds. `retries`: how often a transient failure is retried. `isolation`: "process" if a timeout must kill the
     function. `key`: makes the idempotency key from the arguments. `ttl`: the seconds for which the result of a write is
-    kept under its key; by default those of the runner. `cache`: the seconds for which a result of a pure or read tool
-    may be reused; in a run with dependencies, only by this run. `rate`: calls per second. `max_parallel`: concurrent calls of this tool. `reconcile`: called with the
-    key and the arguments to find the outcome of a call whose outcome is unknown. `untrusted`: its results may contain
-    third-party instructions. `approve`: True or a reason if calls need approval, or a function of the arguments that
-    returns it. `transient`: exception classes, or a function of the exception, for failures that may be retried.
-    `preview`: called with the arguments in a dry run. `first_argument`: a pure or read tool that may start before its
-    call is complete. `output_limit`: characters of a result. `withdrawn`: returns the reason why the tool cannot be
-    used now, or None; a withdrawn tool is not offered to models. `cancellable`: the function handles cancellation by
-    itself, so it is cancelled with its run even if it has side effects; by default such a function is awaited.
+    kept under its key; by default the seconds of the runner. `cache`: the seconds for which a result of a pure or read
+    tool may be reused; in a run with dependencies, only by this run. `rate`: calls per second. `max_parallel`:
+    concurrent calls of this tool. `reconcile`: called with the key and the arguments to find the outcome of a call
+    whose outcome is unknown. `untrusted`: its results may contain third-party instructions. `approve`: True or a reason
+    if calls need approval, or a function of the arguments that returns it. `transient`: exception classes, or a
+    function of the exception, for failures that may be retried. `preview`: called with the arguments in a dry run.
+    `first_argument`: a pure or read tool that may start before its call is complete. `output_limit`: characters of a
+    result. `withdrawn`: returns the reason why the tool cannot be used now, or None; a withdrawn tool is not offered to
+    models. `cancellable`: the function handles cancellation by itself, so it is cancelled with its run even if it has
+    side effects; by default such a function is awaited.
     """
 
     timeout: float | None = 60.0  # seconds; the model, and mostly a person, wait for the result
@@ -94,6 +95,7 @@ class Options(Value, frozen=True):
     cancellable: bool = False
 
     def __post_init__(self) -> None:
+        """Raise ConfigError for an option with an invalid value."""
         if self.isolation not in ("thread", "process"):
             raise ConfigError(f"isolation must be thread or process, got {self.isolation!r}")
         for name in _COUNTS:
@@ -206,7 +208,8 @@ def tool(
     `effect` is the side effect of a call: "pure", "read", "idempotent" or, by default, "write". `examples` are
     arguments that fit the schema. The other keyword arguments are the fields of `toolwire.run.Options`: timeout,
     retries, resource, rate, cache, ttl, approve, transient, preview, untrusted, isolation, key, reconcile,
-    output_limit, max_parallel and first_argument.
+    output_limit, max_parallel and first_argument. Raise ConfigError for an invalid option, and SchemaError for a
+    function without a schema.
     """
     if effect not in get_args(Effect):
         raise ConfigError(f"unknown effect {effect!r}", hint=f"use one of {', '.join(get_args(Effect))}")

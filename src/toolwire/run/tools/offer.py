@@ -74,7 +74,7 @@ class ToolReference(Value, frozen=True, array_like=True):
 
 
 class ToolOffer:
-    """Prepares the tools of each turn. Most turns offer those of the turn before: their work is done once."""
+    """Prepares the tools of each turn. Most turns offer the same tools as the turn before: the work is done once."""
 
     def __init__(self) -> None:
         self._given: Sequence[Tool] = ()
@@ -96,7 +96,7 @@ class ToolOffer:
     ) -> tuple[Tool, ...]:
         """Return the tools for the next turn. Tools that were offered before keep their position; new ones are last.
 
-        `order`: the names of the tools that were offered before; by default those of `offered`. Left out are the tool
+        `order`: the names of the tools that were offered before; by default from `offered`. Left out are the tool
         with the `reserved` name, and tools with a stronger effect than `max_effect`.
         """
         limits = (reserved, max_effect)

@@ -166,7 +166,10 @@ class Toolbox:
         return True
 
     def _choose_entries(self) -> dict[str, Entry]:
-        """Return the present tools by name. If several have one name: the owner's, else the first."""
+        """Return the present tools by name, and store their sources.
+
+        If several have one name, it is the owner's tool, else the first; the others are logged.
+        """
         candidates: dict[str, list[tuple[object, Entry]]] = {}
         for source, entry in _owned_entries(self._sources):
             if entry.name in self._unlisted:
@@ -176,7 +179,7 @@ class Toolbox:
         chosen: dict[str, Entry] = {}
         owners: dict[str, object] = {}
         for name, found in candidates.items():
-            found.sort(key=lambda one: self._foreignness(*one))  # stable
+            found.sort(key=lambda candidate: self._foreignness(*candidate))  # stable
             owners[name], chosen[name] = found[0]
             for _, entry in found[1:]:
                 _log_left_out(entry)
@@ -233,7 +236,7 @@ class Toolbox:
     ) -> Toolbox:
         """Return the tools that match any of the patterns: names with `*` and `?`, or functions of the tool.
 
-        With `effect`, a tool must also have this effect, or one of these.
+        With `effect`, a tool must also have this effect, or one of these; ConfigError for an unknown effect.
         """
         effects = (effect,) if isinstance(effect, str) else effect
         for known in effects or ():
@@ -381,7 +384,7 @@ def _collect_entries(source: Source) -> Iterable[Entry]:
 
 
 def _module_entries(module: ModuleType) -> list[Entry]:
-    """Return the tools of a module; if none is marked, its own public functions."""
+    """Return the tools of a module; if none is marked, its own public functions. ConfigError if it has neither."""
     members = [value for name, value in vars(module).items() if not name.startswith("_")]
     marked = [value for value in members if isinstance(value, (FunctionTool, Entry))]
     if marked:

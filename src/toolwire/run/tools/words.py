@@ -58,6 +58,7 @@ def split_identifier(name: str) -> str:
 
 
 def _iter_words(text: str) -> Iterator[str]:
+    """Yield the words of a text in lower case: English ones stemmed, without stop words; unspaced scripts as pairs."""
     folded = normalize("NFKC", text[:MAX_TEXT])
     for word in _WORD.findall(_DIGITS.sub(" ", split_identifier(folded))):
         lowered = word[:_MAX_WORD].lower()
@@ -175,6 +176,10 @@ def _user_texts(request: Request) -> Iterator[str]:
 
 
 def _declaration_words(tool: Tool, budget: int) -> tuple[str, ...]:
+    """Return the words of a tool's name, repeated for their weight, and its texts, within `budget` characters.
+
+    They are cached by content.
+    """
     name = tool.name[:budget]
     description = " ".join(_descriptions(tool, budget - len(name)))
     digest = blake2b(f"{name}\n{description}".encode("utf-8", "replace"), digest_size=16).digest()
@@ -213,10 +218,10 @@ def _texts(tool: Tool) -> Iterator[str]:
 
 
 def _scores(documents: list[tuple[str, ...]], query: dict[str, float]) -> list[float]:
-    """Return the BM25 score of each document."""
-    found = [[word for word in words if word in query] for words in documents]
+    """Return the BM25 score of each document. `query` has the weight of each word."""
+    matching = [[word for word in words if word in query] for words in documents]
     frequencies: dict[str, int] = {}
-    for words in found:
+    for words in matching:
         for word in set(words):
             frequencies[word] = frequencies.get(word, 0) + 1
     total = len(documents)
@@ -225,7 +230,7 @@ def _scores(documents: list[tuple[str, ...]], query: dict[str, float]) -> list[f
     }
     mean_length = sum(map(len, documents)) / total or 1.0
     scores = []
-    for words, document in zip(found, documents, strict=True):
+    for words, document in zip(matching, documents, strict=True):
         norm = _SATURATION * (1 - _LENGTH_WEIGHT + _LENGTH_WEIGHT * len(document) / mean_length)
         score = 0.0
         for word in dict.fromkeys(words):
@@ -255,12 +260,12 @@ def selection_queries(messages: Sequence[Message]) -> list[str]:
     beginning = list(takewhile(lambda message: message.role != "user", messages))
     system = "\n".join(message.text for message in beginning if message.role in ("system", "developer"))
     first = next((message.text for message in messages[len(beginning) :]), "")
-    texts = _selection_queries_user_texts(messages, _MAX_QUERIES)
+    texts = _last_user_texts(messages, _MAX_QUERIES)
     queries = [_add_system(text, system) for text in (texts if first.strip() else ["", *texts])]
     return [query for query in dict.fromkeys(queries) if query]
 
 
-def _selection_queries_user_texts(messages: Sequence[Message], count: int) -> list[str]:
+def _last_user_texts(messages: Sequence[Message], count: int) -> list[str]:
     texts = (message.text for message in messages if message.role == "user")
     return list(islice((text for text in texts if text.strip()), count))
 

@@ -64,8 +64,8 @@ class RunStarted(_SpanEvent, frozen=True, kw_only=True, tag="run"):
 class RequestSent(_SpanEvent, frozen=True, kw_only=True, tag="request"):
     """A request to a model.
 
-    The first `kept` messages are those of the request of span `base`, an earlier request or the run, and so are the tools
-    if `body` has no member `tools`. `purpose` is empty for a turn of the run, `auxiliary` for other work.
+    The first `kept` messages are equal to the request of span `base`, an earlier request or the run, and so are the
+    tools if `body` has no member `tools`. `purpose` is empty for a turn of the run, `auxiliary` for other work.
     """
 
     model: str = ""
@@ -240,14 +240,14 @@ def _cut_text(text: str, allowance: int) -> str:
 
 def _shrink(document: Object) -> Object:
     """Replace the large values of an event that has very many small ones: payloads by the start of their text."""
-    found: Object = {}
+    shrunk: Object = {}
     for name, value in document.items():
         text = dumps(value)
         if len(text) <= _MAX_SHRUNK:
-            found[name] = value
+            shrunk[name] = value
         elif name in _PAYLOADS:
-            found[name] = _cut_text(text, _MAX_SHRUNK)
-    return found
+            shrunk[name] = _cut_text(text, _MAX_SHRUNK)
+    return shrunk
 
 
 def is_cut(value: JSON) -> bool:

@@ -81,7 +81,7 @@ class RecordedCall(Value, frozen=True):
 
 
 class RunTrace(Value, frozen=True):
-    """A recorded run. `spans` are in the order of their start, `losses` those of all requests."""
+    """A recorded run. `spans` are in the order of their start; `losses` are from all requests."""
 
     header: TraceHeader
     spans: tuple[RecordedSpan, ...]
@@ -105,7 +105,7 @@ class RunTrace(Value, frozen=True):
         return _convert(start.request, Request, start)
 
     def turns(self, purpose: str = "") -> list[RecordedTurn]:
-        """Return the model requests of the outermost run, in order; those of subagents are left out.
+        """Return the model requests of the outermost run, in order; requests of subagents are left out.
 
         `purpose`: "auxiliary" for the requests to the auxiliary model.
         """
@@ -140,7 +140,7 @@ class RunTrace(Value, frozen=True):
 
 
 def run_of(header: TraceHeader, events: Sequence[TraceEvent], name: str) -> RunTrace:
-    """Build a run from the events of a trace; ConfigError for a trace of another kind."""
+    """Build a run from the events of a trace; ConfigError for a trace of another kind, or without operations."""
     if header.kind != "run":
         raise ConfigError(f"{name} is the trace of an {header.kind}, not of a run")
     ends = {event.span: event for event in events if isinstance(event, SpanEnd)}
@@ -262,7 +262,7 @@ class ExchangeTrace(Value, frozen=True):
 
 
 def exchange_of(header: TraceHeader, events: Sequence[TraceEvent], name: str) -> ExchangeTrace:
-    """Build an exchange from the events of a trace; ConfigError for a trace of another kind."""
+    """Build an exchange from the events of a trace; ConfigError for a trace of another kind, or without a request."""
     if header.kind != "exchange":
         raise ConfigError(f"{name} is the trace of a {header.kind}, not of an exchange")
     sides = list(_exchanges(events))
@@ -275,6 +275,7 @@ def exchange_of(header: TraceHeader, events: Sequence[TraceEvent], name: str) ->
 
 
 def _exchanges(events: Sequence[TraceEvent]) -> Iterator[RecordedExchange]:
+    """Yield each request with its answer, in the order of the requests; the first one is the client's."""
     heads = {event.span: event for event in events if isinstance(event, AnswerHead)}
     pieces: dict[int, list[AnswerPiece]] = {}
     for event in events:

@@ -123,12 +123,12 @@ class Redactor:
 
     @contextmanager
     def install(self) -> Iterator[None]:
-        """Redact all records of loggers under `toolwire`, for all handlers, and those of the HTTP server."""
+        """Redact all records of loggers under `toolwire` and of the HTTP server, until the context ends."""
         toolwire_logger = logging.getLogger("toolwire")
         handler = _RedactingHandler(self)
         toolwire_logger.handlers.insert(
             0, handler
-        )  # before any other handler sees a record, including those of the root logger
+        )  # before any other handler sees a record, including handlers of the root logger
         # the handlers of these loggers run before the guard
         known = [name for name in logging.root.manager.loggerDict if f"{name}.".startswith("toolwire.")]
         loggers = [logging.getLogger(name) for name in (*known, *_SERVER_LOGGERS)]
@@ -142,7 +142,10 @@ class Redactor:
                 logger.removeFilter(self.filter)
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Redact a record in place, as a filter of `logging`, so that all later handlers see only the redacted text."""
+        """Redact a record in place, once, so that all later handlers see only the redacted text; always return True.
+
+        A filter of `logging`. The traceback is formatted here, because an exception cannot be redacted.
+        """
         if getattr(record, "clean", False):
             return True
         message = record.getMessage()

@@ -57,6 +57,7 @@ def first_difference(step: str, expected: JSON, got: JSON) -> Difference | None:
 
 
 def _differences(expected: Any, got: Any, pointer: str) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the pointer and both values of each difference below `pointer`; a removed secret matches any value."""
     if expected == REMOVED and got is not _ABSENT:
         return
     if isinstance(expected, dict) and isinstance(got, dict):
@@ -113,7 +114,10 @@ class RequestComparer:
         self._messages: tuple[Message, ...] = ()
 
     def first_difference(self, step: str, recorded: Object, request: Request) -> Difference | None:
-        """Return the first difference of a request from the recorded one; None if they match."""
+        """Return the first difference of a request from the recorded one; None if they match.
+
+        Messages that both share with the last equal request, and pairs that were equal before, are not compared again.
+        """
         recorded_messages: list[JSON] = recorded.get("messages", [])
         start = min(_shared(self._recorded, recorded_messages), _shared(self._messages, request.messages))
         expected = [self._document(message, without_notes) for message in recorded_messages[start:]]

@@ -274,7 +274,7 @@ def _has_secret(name: str, parent: Mapping[str, JSON]) -> bool:
 
 
 def _remove_scalars(value: JSON, *, keep_numbers: bool, depth: int) -> JSON:
-    """Remove all texts and numbers; `keep_numbers`: only the texts."""
+    """Replace all texts and numbers in a value by the mark; `keep_numbers`: only the texts."""
     if isinstance(value, (dict, list, tuple)) and depth >= _MAX_DEPTH:
         return REMOVED
     if isinstance(value, dict):
@@ -309,7 +309,7 @@ def _decode_events(data: bytes, wire: str) -> tuple[list[Event], bool]:
 
 
 def _stream_values(events: list[Event]) -> Iterator[JSON]:
-    """Collect the contents of a stream from its pieces."""
+    """Yield the contents of a stream: arguments and whole parts, then each text joined from its pieces."""
     texts: dict[tuple[type[Event], int], list[str]] = {}
     for event in events:
         if isinstance(event, (TextDelta, ReasoningDelta, CallDelta)):

@@ -69,6 +69,7 @@ class _TraceBuilder:
         self._questions: dict[str, tuple[int, Any]] = {}  # spans of the calls that wait, by id
 
     def add(self, event: RunEvent) -> None:
+        """Apply an event to the state, and append the trace events of its step."""
         before = self._fold.view()[self._sent :] if event.kind == "model_turn" else []
         total = self._sent + len(before)
         self._fold.add(event)
@@ -96,6 +97,10 @@ class _TraceBuilder:
         return round((at - self.started) * 1000, 3)
 
     def _add_turn(self, event: RunEvent, added: list[Any], total: int) -> None:
+        """Append a request and its response, and remember the calls.
+
+        `added`: the messages since the last request; `total`: the number of all messages.
+        """
         span, document = next(self._spans), self._fold.document
         others = {name: value for name, value in document["request"].items() if name not in ("messages", "tools")}
         body = {**self._clean_request({**others, "messages": added}), "tools": REMOVED}

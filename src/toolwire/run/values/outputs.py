@@ -111,7 +111,11 @@ def _find_all(text: str, searched: str, wanted: str, start: int, limit: int) -> 
 
 
 def cap_result(result: ToolResult, limit: int, outputs: StoredOutputs | None = None, run_id: str = "") -> ToolResult:
-    """Limit the text of a result to `limit` characters; media are not changed. The full text is stored for the run."""
+    """Limit the text of a result to `limit` characters; media are not changed.
+
+    The beginning and the end are kept. With `outputs`, the full text is stored for the run, and the notice names its
+    id.
+    """
     text = result.text
     if len(text) <= limit:
         return result

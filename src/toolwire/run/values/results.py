@@ -120,7 +120,10 @@ def value_result(call: ToolCall, value: Any) -> ToolResult:
 
 
 def sized_result(call: ToolCall, value: Any) -> tuple[ToolResult, int | None]:
-    """Build a result from a value, with the upper bound of its length in characters; None if not known."""
+    """Build a result from any return value, with the upper bound of its length in characters; None if not known.
+
+    Media become parts; other values become JSON, or text if JSON does not have them.
+    """
     if type(value) is str:
         return call.result(_replace_surrogates(value)), len(value)
     if value is None:
@@ -197,8 +200,8 @@ def _begins_with_part(value: Any) -> bool:
 def _split_parts(value: Any) -> tuple[Text | Media, ...] | None:
     """Split a value that contains media, or a list with texts, into parts; return None for any other value.
 
-    The items of a list, tuple, deque or view of a dictionary become parts in their order. Everything else is JSON text, in which media that follow
-    it are replaced by their kind and number: `{"note": "see", "image": "[image 1]"}`.
+    The items of a list, tuple, deque or view of a dictionary become parts in their order. Everything else is JSON text,
+    in which media that follow it are replaced by their kind and number: `{"note": "see", "image": "[image 1]"}`.
     """
     parts: list[Text | Media] = []
     lines: list[str] = []
@@ -227,7 +230,10 @@ def _split_parts(value: Any) -> tuple[Text | Media, ...] | None:
 
 
 def _replace_media(value: Any, found: list[Media], count: int) -> Any:
-    """Replace media in containers, dataclasses, structs and models by their kind and number, and texts by strings."""
+    """Replace media in containers, dataclasses, structs and models by their kind and number, and texts by strings.
+
+    The media are appended to `found`; `count` is the number of media before them.
+    """
     if isinstance(value, Media):
         found.append(value)
         return f"[{value.kind} {count + len(found)}]"

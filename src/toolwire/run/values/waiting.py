@@ -148,7 +148,10 @@ class Turn(Value, frozen=True):
     waiting: tuple[WaitingCall | None, ...] = ()
 
     def add_results(self, results: Sequence[ToolResult], now: float) -> Turn:
-        """Return the turn with the results of all calls, in their order. Open questions are kept."""
+        """Return the turn with the results of all calls, in their order. Open questions are kept.
+
+        A later round fills in only the calls without a result. ConfigError if the results do not match the calls.
+        """
         if [result.call_id for result in results] != [call.id for call in self.calls]:
             raise ConfigError("the results do not match the calls", hint="pass one result per call, in the same order")
         if not self.results:
@@ -235,7 +238,11 @@ class Turn(Value, frozen=True):
         return replace(self, waiting=waiting)
 
     def _find(self, call_id: str, needs: str, now: float, *, or_approved: bool = False) -> tuple[int, WaitingCall]:
-        """Return the undecided call with this id and its index; raise an error that explains the situation."""
+        """Return the undecided call with this id and its index.
+
+        ConfigError if it does not wait, has started, or waits for something else than `needs`; ApprovalExpired if its
+        question is too old. `or_approved`: a call that is approved already counts, too.
+        """
         found = [
             (index, waiting)
             for index, waiting in enumerate(self.waiting)

@@ -110,6 +110,10 @@ def _value_key(value: JSON) -> str:
 
 
 def _is_disjoint(left: JSON, right: JSON, types: frozenset[str], follow: Callable[[str], JSON], depth: int) -> bool:
+    """Return True if no value of the `types` fits both schemas; False means not proved.
+
+    `follow` resolves references, and `depth` counts the levels of properties.
+    """
     if left is False or right is False:
         return True
     if type(left) is not dict or type(right) is not dict or depth > _MAX_DEPTH:
@@ -189,7 +193,11 @@ def _read_type(state: DecodingState, out: Object, schema: Object, keyword: str, 
 def _read_values(
     state: DecodingState, out: Object, schema: Object, keyword: str, value: JSON, path: SchemaPath
 ) -> JSON:
-    """Keep `enum` and `const`, without numbers and characters that the engine cannot produce exactly."""
+    """Keep `enum` and `const`, without numbers and characters that the engine cannot produce exactly.
+
+    If nothing is left, the validator checks the keyword. Return False if the enum is empty; SchemaError if it is no
+    list.
+    """
     if keyword == "const":
         if _is_exact(value):
             out["const"] = value
@@ -200,7 +208,7 @@ def _read_values(
         raise SchemaError("enum must be a list", pointer=schema_pointer(path))
     if not value:
         return state.refuse(path, "enum is empty")
-    exact = [one for one in value if _is_exact(one)]
+    exact = [constant for constant in value if _is_exact(constant)]
     if exact:
         out["enum"] = exact
     else:
@@ -209,6 +217,11 @@ def _read_values(
 
 
 def _read_count(state: DecodingState, out: Object, schema: Object, keyword: str, value: JSON, path: SchemaPath) -> None:
+    """Keep a bound on a length or a count.
+
+    A maximum is lowered as far as its minimum allows, because engines unroll it. SchemaError for a value that is not a
+    count, and for a minimum that is too large to generate.
+    """
     if type(value) is float and value.is_integer():
         value = int(value)
     if type(value) is not int or value < 0:
@@ -219,6 +232,7 @@ def _read_count(state: DecodingState, out: Object, schema: Object, keyword: str,
     if is_minimum and value > (_MAX_LENGTH if keyword == "minLength" else _MAX_MIN_COUNT):
         raise SchemaError(f"{keyword} {value:,} is too large to generate", pointer=schema_pointer(path))
     if keyword == "maxItems":
+        # all arrays of a document share a budget of unrolled items; after it, 64 still cover usual lists (not measured)
         most = MAX_COUNT if state.items_left > 0 else 64
         value = min(value, max(most, _count(schema.get("minItems"))))
         state.items_left -= value
@@ -232,7 +246,10 @@ def _read_count(state: DecodingState, out: Object, schema: Object, keyword: str,
 def _read_property_count(
     state: DecodingState, out: Object, schema: Object, keyword: str, value: JSON, path: SchemaPath
 ) -> None:
-    """Keep a count of properties where the engine counts them: every declared property is required."""
+    """Keep a count of properties where the engine counts them, which is where every declared property is required.
+
+    A count that always holds is dropped; any other one is left to the validator.
+    """
     _read_count(state, out, schema, keyword, value, path)
     declared, required = _mapping(schema.get("properties")), _names(schema.get("required"))
     optional = declared.keys() - required
@@ -250,6 +267,10 @@ def _read_property_count(
 def _read_number(
     state: DecodingState, out: Object, schema: Object, keyword: str, value: JSON, path: SchemaPath
 ) -> None:
+    """Keep a bound of a number; a bound beyond the exact integers is left to the validator, too.
+
+    A boolean exclusive bound of draft 4 takes its value from `minimum` or `maximum`. SchemaError for another value.
+    """
     if type(value) is bool and keyword.startswith("exclusive"):  # draft 4
         limit = schema.get("minimum" if keyword == "exclusiveMinimum" else "maximum")
         if value and type(limit) in (int, float):
@@ -268,6 +289,10 @@ def _read_number(
 def _read_multiple(
     state: DecodingState, out: Object, schema: Object, keyword: str, value: JSON, path: SchemaPath
 ) -> None:
+    """Keep `multipleOf` where the engine can enforce it; fractions and unusual values are left to the validator.
+
+    The keyword is recorded, because it may have to be dropped later. SchemaError if it is not a positive number.
+    """
     if type(value) not in (int, float) or not value > 0:
         raise SchemaError(f"multipleOf must be a positive number, got {value!r}", pointer=schema_pointer(path))
     if state.cautious or value > 1_000_000 or (value % 1 and len(repr(value)) > 8) or "e" in repr(value):

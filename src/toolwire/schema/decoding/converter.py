@@ -54,7 +54,7 @@ class DecodingReferences:
     def resolve(self, ref: str, path: SchemaPath, *, in_resource: bool) -> tuple[str, JSON, bool]:
         """Return the pointer and the schema of a target, and whether it is inside a schema with its own identifier.
 
-        `in_resource`: the reference itself is inside such a schema.
+        `in_resource`: the reference itself is inside such a schema. SchemaError if it cannot be resolved.
         """
         if not in_resource and (ref == "#" or ref.startswith("#/")) and "%" not in ref:
             pointer = ref[1:]
@@ -132,6 +132,11 @@ class _DecodingConverter(DecodingState):
         self._combined = False  # schemas are intersected somewhere
 
     def convert(self) -> DecodingSchema:
+        """Convert the document with its definitions, and add limits; SchemaError if it accepts no value.
+
+        Where schemas are intersected, added limits and `multipleOf` are weakened afterwards: the other schema may need
+        more.
+        """
         root = self._convert(self._document, "")
         if root is False:
             pointer, reason = self.causes[""]
@@ -166,6 +171,10 @@ class _DecodingConverter(DecodingState):
     # one schema
 
     def _convert(self, schema: JSON, path: SchemaPath) -> JSON:
+        """Return the converted schema, or False if it accepts no value.
+
+        SchemaError for a schema that is invalid, too large or nested too deeply.
+        """
         if schema is True:
             return True
         if schema is False:
@@ -187,6 +196,10 @@ class _DecodingConverter(DecodingState):
         return converted
 
     def _convert_keywords(self, schema: Object, path: SchemaPath) -> JSON:
+        """Convert a schema keyword by keyword, and add limits; return False if it accepts no value.
+
+        Up to draft 7, and for a cautious conversion, keywords beside `$ref` are dropped.
+        """
         out: Object = {}
         ref = schema.get("$ref")
         if ref is not None:
@@ -207,7 +220,10 @@ class _DecodingConverter(DecodingState):
         return out if _CHECKED.isdisjoint(out) or self._is_satisfiable(out, path) else False
 
     def _is_satisfiable(self, out: Object, path: SchemaPath) -> bool:
-        """Return False if two keywords contradict each other; contradictions between schemas are left to the engine."""
+        """Return False, and record the cause, if two keywords contradict each other.
+
+        Contradictions between schemas are left to the engine.
+        """
         kind = out.get("type")
         for keyword, most, name in _PAIRS:
             if kind == name and most in out and out.get(keyword, 0) > out[most]:
@@ -253,6 +269,11 @@ class _DecodingConverter(DecodingState):
     def _read_pattern_properties(
         self, out: Object, schema: Object, keyword: str, value: JSON, path: SchemaPath
     ) -> None:
+        """Convert `patternProperties`, or leave them to the validator if the engine does not support a pattern.
+
+        Then `additionalProperties` is left to it, too, because it depends on the patterns. SchemaError if it is no
+        object.
+        """
         if type(value) is not dict:
             raise SchemaError(f"{keyword} must be an object", pointer=schema_pointer(path))
         if (self.cautious and len(value) > 1) or any(find_unsupported_syntax(pattern) for pattern in value):
@@ -268,13 +289,17 @@ class _DecodingConverter(DecodingState):
             out[keyword] = self._convert(value, (path, keyword))
 
     def _read_items(self, out: Object, schema: Object, keyword: str, value: JSON, path: SchemaPath) -> None:
-        """Convert `items`; a list of items is `prefixItems` since 2020-12, and `additionalItems` is `items`."""
+        """Convert `items`, `prefixItems` and `additionalItems` to the form of 2020-12.
+
+        There, a list of items is `prefixItems`, and `additionalItems` is `items`. SchemaError if `prefixItems` is no
+        list.
+        """
         if keyword == "additionalItems":
             if type(schema.get("items")) is list:
                 out["items"] = self._convert(value, (path, keyword))
         elif type(value) is list:
             inner = (path, keyword)
-            out["prefixItems"] = [self._convert(one, (inner, index)) for index, one in enumerate(value)]
+            out["prefixItems"] = [self._convert(item, (inner, index)) for index, item in enumerate(value)]
             self.least = max(self.least, len(value))
         elif keyword == "items":
             out["items"] = self._convert(value, (path, keyword))
@@ -295,7 +320,10 @@ class _DecodingConverter(DecodingState):
         return self.refuse(path, "a schema of allOf accepts no value", child)
 
     def _read_any(self, out: Object, schema: Object, keyword: str, value: JSON, path: SchemaPath) -> JSON:
-        """Convert `anyOf`, and `oneOf` to it: exact if no value fits two branches."""
+        """Convert `anyOf` and `oneOf` to `anyOf`; return False if no branch accepts a value.
+
+        A `oneOf` is left to the validator as well, unless no value fits two branches.
+        """
         branches = self._branches(keyword, value, path)
         if keyword == "oneOf" and not branches_disjoint(value, type_names(schema), self._follow):
             self.leave(path, keyword)

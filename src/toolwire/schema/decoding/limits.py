@@ -48,7 +48,7 @@ class AddedLimits:
         self._added: list[tuple[Object, str]] = []
 
     def add(self, out: Object, schema: Object) -> None:
-        """Add limits for the declared types of `schema` to its conversion `out`."""
+        """Add missing limits for the declared types of `schema` to its conversion `out`; without a type, close it."""
         kinds = schema.get("type")
         if kinds is None:
             self._close(out)
@@ -104,9 +104,10 @@ class AddedLimits:
             self._added = [(out, keyword) for out, keyword in self._added if keyword in out]
 
     def weaken(self, least: int, *, has_patterns: bool, has_wide_numbers: bool, cautious: bool) -> None:
-        """Weaken limits where schemas are intersected, because the minimum may be declared in the other schema.
+        """Raise or drop limits where schemas are intersected, because the minimum may be declared in the other schema.
 
-        `least` is the greatest minimum of lengths and counts in the document.
+        `least` is the greatest minimum of lengths and counts in the document. A limit is dropped where the conflicting
+        keyword is a pattern, a bound beyond exact integers or a count of properties, and always if `cautious`.
         """
         for out, keyword in self._added:
             if keyword in ("maxLength", "maxItems"):
@@ -132,7 +133,7 @@ SchemaPath = Any
 
 
 class Residual(Value, frozen=True):
-    """A keyword that decoding does not enforce, or not exactly. `pointer` is that of its schema."""
+    """A keyword that decoding does not enforce, or not exactly. `pointer` points to its schema."""
 
     pointer: str
     keyword: str

@@ -42,7 +42,10 @@ class Docstring(NamedTuple):
 
 
 def read_docstring(docstring: str | None) -> Docstring:
-    """Split a docstring into the text about the function and the text about each parameter."""
+    """Split a docstring into the text about the function and the text about each parameter.
+
+    Sections in the styles of Google, NumPy and Sphinx are recognised; sections about anything else are dropped.
+    """
     lines = inspect.cleandoc(docstring or "").splitlines()
     text_lines: list[str] = []
     parameters: dict[str, list[str]] = {}
@@ -60,9 +63,9 @@ def read_docstring(docstring: str | None) -> Docstring:
         else:
             text_lines.append(line)
             position += 1
-    said = {name: " ".join(part for part in description if part) for name, description in parameters.items()}
+    joined = {name: " ".join(part for part in description if part) for name, description in parameters.items()}
     return Docstring(
-        "\n".join(text_lines).strip(), {name: description for name, description in said.items() if description}
+        "\n".join(text_lines).strip(), {name: description for name, description in joined.items() if description}
     )
 
 
@@ -88,7 +91,7 @@ def _read_google(lines: list[str], position: int, into: dict[str, list[str]]) ->
 
 
 def _read_numpy(lines: list[str], position: int, into: dict[str, list[str]]) -> int:
-    """Read the entries of a NumPy section, up to the next underlined title; return the position after them."""
+    """Read the entries of a NumPy section into `into`, up to the next underlined title; return the position there."""
     current: list[list[str]] = []
     while position < len(lines):
         line = lines[position]
@@ -107,7 +110,10 @@ def _read_numpy(lines: list[str], position: int, into: dict[str, list[str]]) -> 
 
 
 def _read_sphinx(lines: list[str], position: int, into: dict[str, list[str]]) -> int:
-    """Read one Sphinx field and its continuation lines; a field that is not a parameter is skipped."""
+    """Read one Sphinx field and its continuation lines into `into`; return the position after them.
+
+    A field that is not a parameter is skipped.
+    """
     found = _SPHINX.match(lines[position])
     description = into.setdefault(found[2], []) if found is not None else []
     if found is not None:

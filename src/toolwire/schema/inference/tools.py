@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 def remove_derived_titles(schema: Object) -> Object:
-    """Remove titles that pydantic derives from names, useless to a model, and defaults that JSON cannot express."""
+    """Remove in place the titles that pydantic derives from names, useless to a model, and defaults that JSON lacks."""
     schema.pop("title", None)
     for name, definition in (("", schema), *schema.get("$defs", {}).items()):
         if definition.get("title") == name:
@@ -64,7 +64,10 @@ def infer_tool(
     effect: Effect = "write",
     examples: Iterable[Object] = (),
 ) -> Tool:
-    """Declare a function as a tool. Examples that do not fit the schema raise SchemaError."""
+    """Declare a function as a tool, with the description and parameter texts of its docstring by default.
+
+    SchemaError if no schema can be inferred, or an example does not fit it.
+    """
     called = name or _function_name(function)
     docstring = read_docstring(_own_docstring(function))
     parameters = _signature_parameters(function, called)
@@ -114,7 +117,10 @@ def _own_docstring(function: Callable[..., Any]) -> str | None:
 
 
 def _parameters_schema(parameters: Iterable[inspect.Parameter], name: str) -> Object:
-    """Generate the schema of the parameters with a pydantic model that has one field per parameter."""
+    """Generate the schema of the parameters with a pydantic model that has one field per parameter.
+
+    SchemaError if pydantic has no schema for a parameter.
+    """
     from pydantic import ConfigDict, create_model
 
     fields = {
@@ -171,7 +177,10 @@ def _annotate(schema: Object, texts: dict[str, str]) -> None:
 
 
 def _result_schema(function: Callable[..., Any]) -> Object | None:
-    """Return the schema of the result if it is an object: the wires have schemas only for such results."""
+    """Return the schema of the result if it is an object with properties, else None.
+
+    The wires have schemas only for such results.
+    """
     from pydantic import TypeAdapter
 
     inner = function.func if isinstance(function, functools.partial) else function
@@ -250,6 +259,7 @@ def parse_exact(text: str) -> JSON:
 
 
 def _quote_inexact(value: Any) -> JSON:
+    """Convert decimals in a value to floats, or to text if a float would not be exact."""
     if type(value) is dict:
         return {key: _quote_inexact(item) for key, item in value.items()}
     if type(value) is list:

@@ -33,7 +33,9 @@ class AnnotationEmitter:
     def add_description(
         self, schema: Object, node: Node, remarks: list[str], codec: Codec | None = None, *, repeats: bool = True
     ) -> Object:
-        """Add the annotations, and the constraints that the dialect cannot express to the description.
+        """Add the annotations to a schema, and the constraints that the dialect cannot express to its description.
+
+        Such constraints and dropped annotations are reported as losses.
 
         `codec` converts the values of the emitted schema. A value of another type is not subject to the assertions of
         the source, so they are repeated only if the type is the same. `repeats`: they apply to the emitted schema.
@@ -74,8 +76,8 @@ class AnnotationEmitter:
         for keyword in ("title", "examples", "example", "deprecated"):
             if keyword in annotations and keyword not in can:
                 self.report_omitted(node, keyword, "the dialect has no keyword for it")
-        said = annotations.get("description")
-        text = said if type(said) is str else ""
+        description = annotations.get("description")
+        text = description if type(description) is str else ""
         if remarks and self._is_description_read(node):
             note = "; ".join(remarks)
             text = f"{text} ({note})" if text else note
@@ -106,7 +108,7 @@ class AnnotationEmitter:
         return node.at == "" or node is self.root_object
 
     def _locate(self, node: Node, keyword: str) -> tuple[str, str]:
-        """Return the pointer and the name of a keyword as written in the source, or those of the schema around it."""
+        """Return the pointer and the name of a keyword as written in the source, or of the schema around it."""
         pointer = node.pointer(keyword)
         if nearest_existing(self._document, pointer) != pointer:
             return nearest_existing(self._document, node.at), "schema"
@@ -120,7 +122,7 @@ class AnnotationEmitter:
         self.losses.add(pointer, written, "weakened", detail or f"{note}, {check}")
 
     def report_pattern(self, node: Node, pattern: str, is_sent: bool) -> None:
-        """Report a pattern that the provider or the local validator does not check."""
+        """Report a pattern as a loss if the provider (`is_sent`) or the local validator does not check it."""
         self.reported.add(pattern)
         reason = self._unchecked.get(pattern)
         if reason is None:

@@ -144,14 +144,14 @@ def tuple_codec(nulls: Sequence[bool], rest_name: str | None) -> Codec:
         if type(value) is not dict or not keys.issuperset(value):
             return value
         more = value.get(rest_name) if rest_name is not None else None
-        behind = more if type(more) is list else []
+        trailing = more if type(more) is list else []
         present = [index for index in range(width) if f"item_{index}" in value]
-        found: list[JSON] = []
-        for index in range(width if behind else max(present, default=-1) + 1):
+        items: list[JSON] = []
+        for index in range(width if trailing else max(present, default=-1) + 1):
             if f"item_{index}" not in value and not nulls[index]:
-                return found  # a list cannot have a gap, so the items after it are dropped
-            found.append(value.get(f"item_{index}"))
-        return [*found, *behind]
+                return items  # a list cannot have a gap, so the items after it are dropped
+            items.append(value.get(f"item_{index}"))
+        return [*items, *trailing]
 
     def encode(value: JSON) -> JSON:
         """Write each item as a property of its own, and the items after `width` as a list under `rest_name`."""
@@ -181,7 +181,11 @@ class FieldCodec(NamedTuple):
 def object_codec(  # noqa: C901
     known: Sequence[FieldCodec], more: str | None, more_codec: OptionalCodec, more_fills_null: bool
 ) -> Codec:
-    """Convert an object property by property. `more`: the property for all other keys; None: they stay beside it."""
+    """Convert an object property by property.
+
+    `more` is the property for all other keys, or None if they stay beside the declared ones; `more_codec` converts
+    them. `more_fills_null`: without other keys, `more` is sent as null, because the dialect requires it.
+    """
     rest = more_codec if more is None else None
     by_lowered_name = {field.lowered_name: field for field in known}
     by_name = {field.name: field for field in known}
@@ -194,15 +198,15 @@ def object_codec(  # noqa: C901
         if type(value) is not dict:
             return value
         out: Object = {}
-        for there, item in value.items():
-            if there == more:
+        for lowered_name, item in value.items():
+            if lowered_name == more:
                 inner = _lift(more_codec, item)
                 if type(inner) is dict:
                     out.update((key, each) for key, each in inner.items() if key not in by_name)
                 continue
-            field = by_lowered_name.get(there)
+            field = by_lowered_name.get(lowered_name)
             if field is None:
-                out[there] = _lift(rest, item)
+                out[lowered_name] = _lift(rest, item)
             elif not field.is_filled or (item is not None and item != field.absent):
                 out[field.name] = _lift(field.codec, item)
         return out

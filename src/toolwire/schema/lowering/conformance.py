@@ -157,7 +157,7 @@ def subschemas(node: Object) -> Iterator[Object]:
 
 
 def _node_violations(node: Object, dialect: Dialect, root: Object, *, is_arguments: bool) -> list[str]:
-    """List the violations of one subschema, without those of its subschemas.
+    """List the violations of one subschema, apart from its subschemas.
 
     `root` has the `$defs` of references. `is_arguments`: the node is the object of a tool's arguments.
     """
@@ -191,7 +191,10 @@ def _is_kind(kind: JSON, name: str) -> bool:
 
 
 def _object_violations(node: Object, dialect: Dialect, is_arguments: bool) -> Iterator[str]:
-    """Check the rules for objects: closed, every property required, legal property names."""
+    """Yield the violations of the rules for objects: closed, every property required, legal property names.
+
+    `is_arguments`: the object of a tool's arguments may have no properties.
+    """
     declared, required = node.get("properties"), node.get("required")
     properties = declared if type(declared) is dict else {}
     needed = {name for name in required if type(name) is str} if type(required) is list else set[str]()
@@ -220,8 +223,8 @@ _TYPE_KEYWORDS = frozenset({"type", "anyOf", "$ref", "enum", "const"})
 
 
 def _shape_violations(node: Object, kind: JSON, dialect: Dialect) -> Iterator[str]:
-    """Check the rules for `type`, null and the schema that accepts any value."""
-    if dialect.null != "type":
+    """Yield the violations of the rules for `type`, null and the schema that accepts any value."""
+    if dialect.null != "type":  # such dialects have one type per schema, and no type null
         if type(kind) is list or kind == "null":
             yield "type must be a single name other than null"
         if "anyOf" not in node and kind is None:
@@ -279,7 +282,7 @@ def enum_length_problem(values: list[JSON], dialect: Dialect) -> str | None:
 
 
 def _reference_violations(node: Object, dialect: Dialect, root: Object) -> Iterator[str]:
-    """Check that a `$ref` is supported, points into the document, and has a target."""
+    """Yield the violations of a `$ref`: not supported, outside the document, or without a target."""
     ref = node.get("$ref")
     if ref is None:
         return
@@ -322,7 +325,7 @@ def provider_risks(schema: Object, dialect: Dialect) -> Iterator[str]:
 
 
 def estimated_states(schema: Object) -> int:
-    """Estimate the states of the automaton for a schema.
+    """Estimate the states of the automaton for a schema: its texts, repeated as often as the arrays around them allow.
 
     >>> estimated_states({"type": "object", "properties": {"tags": {"type": "array", "maxItems": 10, "items": {"enum": ["ab"]}}}})
     48

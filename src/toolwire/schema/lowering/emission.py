@@ -69,7 +69,10 @@ class ParameterBudget:
         return None
 
     def must_fill(self) -> bool:
-        """Return True if the next optional property has to be required and nullable."""
+        """Use up the allowance for one optional property; return True if it has to be required and nullable instead.
+
+        When both allowances are used up, it stays optional, and the schema exceeds a limit of the dialect.
+        """
         if not self.is_tight:
             return False
         if self._optional > 0:

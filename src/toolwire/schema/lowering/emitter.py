@@ -104,7 +104,11 @@ class Emitter(AnnotationEmitter):
         return emitted
 
     def _emit_root(self) -> Emitted:
-        """Emit the root: as it is where the dialect accepts any type there, otherwise as an object."""
+        """Emit the root: as it is where the dialect accepts any type there, otherwise as an object.
+
+        A root of another type is wrapped in the property `value`. A root that accepts no value is reported and becomes
+        an empty object.
+        """
         node = self._source.root
         if self.dialect.any_root and not isinstance(node, NeverNode):
             return self.emit(node, 0)
@@ -140,7 +144,10 @@ class Emitter(AnnotationEmitter):
             self._nesting -= 1
 
     def _emit(self, node: Node, depth: int) -> Emitted:  # noqa: C901
-        """Dispatch on the type of the node; beyond a limit, fall back to JSON in a string."""
+        """Dispatch on the type of the node; beyond a limit, fall back to JSON in a string.
+
+        A node that accepts no value is reported, and emitted like a node that accepts any.
+        """
         too_deep = self.dialect.depth is not None and depth >= self.dialect.depth
         if (too_deep and isinstance(node, (ObjectNode, TupleNode))) or self._nesting > MAX_NESTING:
             return self._emit_json_string(node, "nested too deeply")
@@ -196,6 +203,7 @@ class Emitter(AnnotationEmitter):
     # containers
 
     def _emit_array(self, node: ArrayNode, depth: int) -> Emitted:
+        """Emit an array with its item schema and the bounds that the dialect has; the others are stated."""
         inner = self.emit(node.items or AnyNode(at=node.at), depth)
         out: Object = {"type": "array"}
         if inner.schema or self.dialect.anything != "keep":
@@ -250,7 +258,10 @@ class Emitter(AnnotationEmitter):
         return {**schema, "anyOf": [{**first, "nullable": True}, *others]}
 
     def _emit_ref(self, node: RefNode, depth: int) -> Emitted:
-        """Emit a reference as `$ref`, or inline its target where the dialect has no references or no recursion."""
+        """Emit a reference as `$ref`, or inline its target where the dialect has no references or no recursion.
+
+        A recursive target is inlined up to `MAX_UNROLL` times, then sent as JSON in a string.
+        """
         found = self.find_target(node.target)
         if found is None:
             return self.emit_any(node)
@@ -306,11 +317,11 @@ class Emitter(AnnotationEmitter):
 
     def _write_definition(self, target: str) -> None:
         """Emit a definition into `defs`, and record in `changed` that its values change their shape."""
-        found = self.find_target(target)
-        assert found is not None
+        node = self.find_target(target)
+        assert node is not None
         self._ref_stack.append(target)
         self._definition_stack.append(target)
-        emitted = self.emit(found, 0)
+        emitted = self.emit(node, 0)
         self._definition_stack.pop()
         self._ref_stack.pop()
         self.defs[self._names[target]] = emitted.schema
@@ -330,7 +341,10 @@ def _size(node: Node) -> int:
 
 
 def _merge_branches(node: UnionNode) -> ObjectNode | None:
-    """Merge branches that differ only in `required` into one object; the difference is stated in the description."""
+    """Merge branches that differ only in `required` into one object, or return None if they differ otherwise.
+
+    The object requires the properties that all branches require; the alternatives stay as an unmodelled assertion.
+    """
     first, *others = node.branches
     if not isinstance(first, ObjectNode):
         return None

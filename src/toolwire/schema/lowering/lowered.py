@@ -104,8 +104,8 @@ def _lower(schema: JSON, row: Dialect, read_source: Callable[[], ParsedSchema]) 
     """
     if type(schema) is dict and is_conforming(schema, row):
         losses = Losses()
-        for one in unchecked_patterns(schema):
-            losses.add(one.at, "pattern", "weakened", f"checked by the provider only: {one.reason}", "info")
+        for use in unchecked_patterns(schema):
+            losses.add(use.at, "pattern", "weakened", f"checked by the provider only: {use.reason}", "info")
         _report_provider_risks(schema, row, losses)
         _report_ignored(schema, row, losses)
         whole = Lowered(schema, None, tuple(losses), row)
@@ -115,7 +115,7 @@ def _lower(schema: JSON, row: Dialect, read_source: Callable[[], ParsedSchema]) 
 
 
 def rewrite(source: ParsedSchema, row: Dialect) -> Lowered:
-    """Lower a parsed schema, whether it conforms already or not."""
+    """Lower a parsed schema, whether it conforms already or not, with all losses and the dialect's objections."""
     losses = Losses()
     emitted = _emit(source, row, losses)
     for finding in source.defects:
@@ -147,7 +147,11 @@ def _report_ignored(schema: JSON, row: Dialect, losses: Losses) -> None:
 
 
 def _emit(source: ParsedSchema, row: Dialect, losses: Losses) -> Emitted:
-    """Emit again once it is known which recursive definitions change values."""
+    """Emit the schema with its definitions, and add the losses to `losses`.
+
+    A reference to a definition that is still being emitted needs to know whether its values change. So the schema is
+    emitted again until no further changed definition is found.
+    """
     changed: frozenset[str] = frozenset()
     while True:
         emitter = Emitter(source, row, Losses(), changed)
@@ -156,9 +160,9 @@ def _emit(source: ParsedSchema, row: Dialect, losses: Losses) -> Emitted:
             break
         changed = emitter.affected_definitions()
     losses.extend(emitter.losses)
-    for one in source.unchecked:
-        if one.pattern not in emitter.reported:
-            losses.add(one.at, "pattern", "weakened", f"checked nowhere: {one.reason}")
+    for use in source.unchecked:
+        if use.pattern not in emitter.reported:
+            losses.add(use.at, "pattern", "weakened", f"checked nowhere: {use.reason}")
     if not emitter.defs:
         return emitted
     return Emitted({**emitted.schema, "$defs": emitter.defs}, emitted.codec)

@@ -26,7 +26,10 @@ from .emission import UNSET, CountBound, EmitContext, Emitted, PropertyNames
 
 
 def emit_tuple(emitter: EmitContext, node: TupleNode, depth: int) -> Emitted:
-    """Emit a tuple as `prefixItems`, or as an object with one property per item where the dialect has none."""
+    """Emit a tuple as `prefixItems`, or as an object with one property per item where the dialect has none.
+
+    A tuple without items of its own is an array.
+    """
     if not node.items:
         max_items = node.max_items if node.rest is not None else 0
         return emitter.emit(annotate(ArrayNode(node.rest, node.min_items, max_items, at=node.at), node), depth)
@@ -64,7 +67,7 @@ def _emit_prefix_items(emitter: EmitContext, node: TupleNode, depth: int) -> Emi
     """Emit a tuple unchanged, as an array with `prefixItems`."""
     emitted = [emitter.emit(item, depth + 1) for item in node.items]
     rest = None
-    out: Object = {"type": "array", "prefixItems": [one.schema for one in emitted]}
+    out: Object = {"type": "array", "prefixItems": [item.schema for item in emitted]}
     if node.rest is None:
         out["items"] = False
     elif not isinstance(node.rest, AnyNode):
@@ -74,7 +77,7 @@ def _emit_prefix_items(emitter: EmitContext, node: TupleNode, depth: int) -> Emi
         out["minItems"] = node.min_items
     if node.max_items is not None:
         out["maxItems"] = node.max_items
-    item_codecs = [one.codec for one in emitted]
+    item_codecs = [item.codec for item in emitted]
     rest_codec = None if rest is None else rest.codec
     has_codec = rest_codec is not None or any(codec is not None for codec in item_codecs)
     codec = codecs.positional_codec(item_codecs, rest_codec) if has_codec else None
@@ -82,7 +85,10 @@ def _emit_prefix_items(emitter: EmitContext, node: TupleNode, depth: int) -> Emi
 
 
 def emit_object(emitter: EmitContext, node: ObjectNode, depth: int, *, root: bool = False) -> Emitted:
-    """Emit an object, also one without properties: a map, or an empty object that the dialect does not accept."""
+    """Emit an object. Without properties, it is a list of entries or the constant {} where the dialect requires that.
+
+    The root stays an object with properties in any case.
+    """
     if all(isinstance(inner, NeverNode) for inner in node.properties.values()) and not root:
         node = _drop_forbidden(emitter, node)
     if not node.properties and not root:
@@ -173,7 +179,11 @@ def _complete_object(
     required: list[str],
     keys: PropertyNames,
 ) -> Emitted:
-    """Add the keywords for undeclared keys and the description; return no codec if no value changes."""
+    """Add the keywords for undeclared keys and the description to an object whose properties are emitted.
+
+    Where the dialect has no maps, a property with a list of entries holds the undeclared keys. Without a changed value,
+    the result has no codec.
+    """
     dialect = emitter.dialect
     more, more_codec, more_fills = None, None, False
     remarks: list[str] = []
@@ -205,7 +215,7 @@ def _complete_object(
 def _emit_undeclared(
     emitter: EmitContext, node: ObjectNode, depth: int, out: Object, remarks: list[str]
 ) -> Codec | None:
-    """Emit `additionalProperties` for the keys that are not declared; return the codec of their values."""
+    """Emit `additionalProperties` into `out`, or as a remark and a loss; return the codec of such values."""
     can, others = emitter.dialect.keywords, node.others
     if others is not None:
         if not node.properties and "patternProperties" not in out and is_free(node):
@@ -227,16 +237,19 @@ def _emit_undeclared(
 
 
 def _emit_patterns(emitter: EmitContext, node: ObjectNode, depth: int, out: Object) -> ObjectNode:
-    """Emit `patternProperties` where the dialect has it, and no value changes; return the node without them."""
+    """Emit `patternProperties` into `out` and return the node without them.
+
+    Where the dialect does not have the keyword, or a value would change, the node is returned as it is.
+    """
     if not node.patterns or "patternProperties" not in emitter.dialect.keywords:
         return node
     emitted = {
         pattern: None if isinstance(inner, NeverNode) else emitter.emit(inner, depth + 1)
         for pattern, inner in node.patterns.items()
     }
-    if any(one is not None and one.codec is not None for one in emitted.values()):
+    if any(inner is not None and inner.codec is not None for inner in emitted.values()):
         return node
-    out["patternProperties"] = {pattern: False if one is None else one.schema for pattern, one in emitted.items()}
+    out["patternProperties"] = {key: False if inner is None else inner.schema for key, inner in emitted.items()}
     unmodelled = {keyword: value for keyword, value in node.unmodelled.items() if keyword != "patternProperties"}
     return replace(node, patterns={}, unmodelled=unmodelled)
 

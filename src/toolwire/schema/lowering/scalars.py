@@ -85,7 +85,10 @@ def _any_digits(minimum: int, maximum: int) -> str:
 
 
 def _same_length_patterns(low: str, high: str) -> Iterator[str]:
-    """Yield patterns for the numbers between two bounds of the same length, by their first differing digit."""
+    """Yield patterns for the numbers between two bounds of the same length, by their first differing digit.
+
+    They cover the lowest first digit, then all digits between, then the highest, each with its possible rest.
+    """
     if not low or (set(low) == {"0"} and set(high) == {"9"}):
         yield _any_digits(len(low), len(low))
         return
@@ -114,7 +117,10 @@ MAX_LISTED_INTEGERS = 128
 
 
 def emit_string(writer: EmitContext, node: StringNode) -> Emitted:
-    """Emit a string; without `minLength` in the dialect, a length becomes a pattern or part of the description."""
+    """Emit a string; without `minLength` in the dialect, a length becomes a pattern or part of the description.
+
+    A pattern or format that the dialect does not have is stated in the description; unenforced ones are losses.
+    """
     can = writer.dialect.keywords
     out: Object = {"type": "string"}
     remarks: list[str] = []
@@ -127,8 +133,9 @@ def emit_string(writer: EmitContext, node: StringNode) -> Emitted:
             pattern = None
     low, high = node.min_length, node.max_length
     if "minLength" not in can and (low or high is not None):
-        said = pattern or (node.format and format_pattern(node.format))
-        generated = None if said or "pattern" not in can else length_pattern(low, high)
+        # a string has one pattern, and its own pattern or its format comes first
+        used = pattern or (node.format and format_pattern(node.format))
+        generated = None if used or "pattern" not in can else length_pattern(low, high)
         if generated is not None:
             pattern, low, high = generated
         for keyword, value in (("minLength", low or None), ("maxLength", high)):
@@ -238,7 +245,11 @@ _LEAST_EXACT_LIMIT = 2**53 - 1
 
 
 def emit_enum(writer: EmitContext, node: EnumNode, depth: int = 0) -> Emitted:
-    """Emit an enum; one with more values than the dialect allows is stated in the description instead."""
+    """Emit an enum.
+
+    With more values than the dialect allows, it is stated in the description instead, as a loss. Where a schema has one
+    type only, values of several types become a union. Null becomes a flag in dialects with `nullable`.
+    """
     values = list(node.values)
     maximum = writer.dialect.enum_values
     too_many = (
@@ -278,7 +289,10 @@ def _split_by_type(node: EnumNode) -> Node | None:
 
 
 def _enum_values(writer: EmitContext, node: Node, values: list[JSON]) -> tuple[Object, Codec | None]:
-    """Return the schema of an enum, with string values and their codec if the dialect does not allow these values."""
+    """Return the schema of an enum and no codec; or, if the dialect does not allow a value, names and their codec.
+
+    The names are strings: the values as JSON, with spaces at the end where two would be equal.
+    """
     unsupported_values = [value for value in values if not is_enum_value(value, writer.dialect)]
     if not unsupported_values:
         return {"type": _type_names(values), "enum": values} if values else {"type": "string"}, None
@@ -302,7 +316,7 @@ Bounds: TypeAlias = dict[str, tuple[float, str]]
 
 
 def _effective_bounds(node: NumberNode) -> Bounds:
-    """Return the bounds; those of an integer are rounded inwards and made inclusive."""
+    """Return the bounds with their keywords in the source; an integer's are rounded inwards and made inclusive."""
     pairs: dict[str, float | None] = {
         "minimum": node.minimum,
         "maximum": node.maximum,

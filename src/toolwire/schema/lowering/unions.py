@@ -14,7 +14,11 @@ from .emission import EmitContext, Emitted, PropertyNames
 
 
 def emit_union(emitter: EmitContext, node: UnionNode, depth: int) -> Emitted:
-    """Emit a union as `anyOf`; null becomes a flag or a type instead of a branch where the dialect allows it."""
+    """Emit a union as `anyOf`; null becomes a flag or a type instead of a branch where the dialect allows it.
+
+    References to the union itself are dropped, a single branch is emitted alone, and a branch that accepts anything
+    stands for the whole union. Branches that lifting could not distinguish are wrapped or reported.
+    """
     flagged = emitter.dialect.null != "word"  # else null is a branch like the others
     branches: list[Node] = [
         branch
@@ -35,17 +39,17 @@ def emit_union(emitter: EmitContext, node: UnionNode, depth: int) -> Emitted:
         inner = emitter.emit(annotate(branches[0], node, override=True), depth)
         return Emitted(emitter.make_nullable(inner.schema) if null else inner.schema, inner.codec)
     emitted = _wrap_overlapping(emitter, branches, [emitter.emit(branch, depth) for branch in branches], node)
-    out: Object = {"anyOf": [inner for one in emitted for inner in _flatten_union(one.schema)]}
+    out: Object = {"anyOf": [inner for branch in emitted for inner in _flatten_union(branch.schema)]}
     if null:
         out = emitter.make_nullable(out)
     codec = None
-    if any(one.codec is not None for one in emitted):
-        alike: list[Node] = [branch for branch in branches if isinstance(branch, ObjectNode)]
-        if len(alike) > 1 and not are_disjoint(alike, emitter.find_target, emitter.steps):
+    if any(branch.codec is not None for branch in emitted):
+        records: list[Node] = [branch for branch in branches if isinstance(branch, ObjectNode)]
+        if len(records) > 1 and not are_disjoint(records, emitter.find_target, emitter.steps):
             keyword = "oneOf" if node.one_of else "anyOf"
             emitter.report_unenforced(node, keyword, "lifted arguments may match the wrong branch")
         codec = codecs.union_codec(
-            [(b, one.codec) for b, one in zip(branches, emitted, strict=True)], emitter.find_target
+            [(node, form.codec) for node, form in zip(branches, emitted, strict=True)], emitter.find_target
         )
     if emitter.dialect.lone_any_of:
         return Emitted(_describe_first_branch(emitter, out, node, codec), codec)
@@ -56,16 +60,16 @@ def _is_self_reference(emitter: EmitContext, node: Node) -> bool:
     """Return True for a reference to the union that contains it: it adds nothing to the union."""
     pending, seen = [node], set()
     while pending:
-        one = pending.pop()
-        if isinstance(one, UnionNode):
-            pending.extend(one.branches)
-        elif isinstance(one, RefNode):
-            if one.target in seen and isinstance(node, RefNode) and one.target == node.target:
+        current = pending.pop()
+        if isinstance(current, UnionNode):
+            pending.extend(current.branches)
+        elif isinstance(current, RefNode):
+            if current.target in seen and isinstance(node, RefNode) and current.target == node.target:
                 return True
-            found = emitter.find_target(one.target)
-            if one.target not in seen and found is not None:
-                pending.append(found)
-            seen.add(one.target)
+            target = emitter.find_target(current.target)
+            if current.target not in seen and target is not None:
+                pending.append(target)
+            seen.add(current.target)
     return False
 
 
@@ -90,21 +94,24 @@ def _describe_first_branch(emitter: EmitContext, out: Object, node: Node, codec:
 
 
 def _wrap_overlapping(emitter: EmitContext, branches: list[Node], emitted: list[Emitted], node: Node) -> list[Emitted]:
-    """Wrap each branch that could be mistaken for another one in the lowered form in an object of its own."""
-    kinds = [_schema_kinds(one.schema) for one in emitted]
+    """Wrap each branch that could be mistaken for another one in the lowered form in an object of its own.
+
+    Only a branch whose values change their shape, and whose type another branch has, too, needs that; it is reported.
+    """
+    kinds = [_schema_kinds(branch.schema) for branch in emitted]
     shared = {kind for kind, times in Counter(kind for each in kinds for kind in each).items() if times > 1}
     out: list[Emitted] = []
-    names = PropertyNames(None, {key for one in emitted for key in _property_names(emitter, one.schema)})
+    names = PropertyNames(None, {key for branch in emitted for key in _property_names(emitter, branch.schema)})
     ambiguous_lists = _ambiguous_lists(emitter, branches, emitted)
-    for number, (one, own_description) in enumerate(zip(emitted, kinds, strict=True)):
-        changed = one.codec is not None and (one.codec.reshapes or number in ambiguous_lists)
-        if not changed or own_description.isdisjoint(shared):
-            out.append(one)
+    for number, (branch, own_kinds) in enumerate(zip(emitted, kinds, strict=True)):
+        changed = branch.codec is not None and (branch.codec.reshapes or number in ambiguous_lists)
+        if not changed or own_kinds.isdisjoint(shared):
+            out.append(branch)
             continue
         name = names.allocate("value")
         emitter.report_rewrite(node, "union", f"one branch is wrapped in `{name}`, to distinguish it from the others")
-        schema = emitter.close_object({"type": "object", "properties": {name: one.schema}, "required": [name]})
-        out.append(Emitted(schema, codecs.wrapper_codec(name, one.codec)))
+        schema = emitter.close_object({"type": "object", "properties": {name: branch.schema}, "required": [name]})
+        out.append(Emitted(schema, codecs.wrapper_codec(name, branch.codec)))
     return out
 
 

@@ -89,7 +89,10 @@ class Conditions:
         return replace(node, branches=extended) if isinstance(node, UnionNode) else extended[0]
 
     def _find_mentioned(self, schema: Object, at: str) -> _MentionedKeys:
-        """Collect the keys that the conditions below `schema` mention, visiting every schema once."""
+        """Collect the keys that the conditions below `schema` mention, with their schemas by pointer.
+
+        Every schema is visited once, as long as the budget lasts.
+        """
         found: dict[str, dict[str, JSON]] = {}
         opens = False
         pending, visited = [_Visit(schema, at, False)], set[str]()
@@ -145,7 +148,10 @@ class Conditions:
         return self._texts[pointer]
 
     def _union_variants(self, variants: list[Node], at: str) -> Node:
-        """Join the variants. Objects become one object, because several conditions may hold at once."""
+        """Return the union of the variants. Objects become one object, because several conditions may hold at once.
+
+        It requires what all of them require, and joins their properties; any value if the budget is exhausted.
+        """
         records = [item for item in variants if isinstance(item, ObjectNode)]
         if len(records) < 2:
             return any_of(variants, False, at)
@@ -176,7 +182,7 @@ def _extend_object(node: Node, extra: dict[str, Node], opens: bool) -> Node:
 
 
 def _property_names(visit: _Visit) -> Iterator[str]:
-    """Yield property names without a schema."""
+    """Yield the property names that a schema mentions without a schema for them: required or dependent properties."""
     schema = visit.schema
     if visit.conditional and type(schema.get("required")) is list:
         yield from (name for name in schema["required"] if type(name) is str)

@@ -52,7 +52,11 @@ class Intersection:
         self.budget = budget
 
     def intersect(self, left: Node, right: Node, hops: int = 0) -> Node:
-        """Return the values that both nodes accept. Where annotations differ, those of `left` take precedence."""
+        """Return a node for the values that both nodes accept. Where annotations differ, `left` takes precedence.
+
+        `hops` counts the references that were followed. Beyond the limits, the budget is set to exhausted, and the
+        result accepts any value.
+        """
         if isinstance(right, AnyNode):
             return annotate(left, right)
         if isinstance(left, AnyNode):
@@ -71,7 +75,10 @@ class Intersection:
             self._depth -= 1
 
     def _intersect_kinds(self, left: Node, right: Node, hops: int) -> Node:
-        """Dispatch on the kinds of two nodes, neither of which is Any or Never."""
+        """Dispatch on the kinds of two nodes, neither of which is Any or Never.
+
+        A product of too many branches is not computed: the right union is then only described.
+        """
         if isinstance(left, RefNode) or isinstance(right, RefNode):
             return self._intersect_refs(left, right, hops)
         if isinstance(left, UnionNode) and isinstance(right, UnionNode):
@@ -179,7 +186,7 @@ class Intersection:
         if matching is None:
             return None
         if matching:
-            return reduce(lambda one, other: self.intersect(one, other, hops), matching)
+            return reduce(lambda first, second: self.intersect(first, second, hops), matching)
         return NeverNode() if side.rest is None and side.closed else side.rest
 
     def pattern_nodes(self, key: str, patterns: Mapping[str, Node]) -> list[Node] | None:
@@ -217,8 +224,8 @@ class Intersection:
         """Return the patterns of both sides. A pattern of one side is subject to `rest` of a side without patterns."""
         found: dict[str, Node] = {}
         for pattern in dict.fromkeys((*left.patterns, *right.patterns)):
-            one, other = (left, right) if pattern in left.patterns else (right, left)
-            node = one.patterns[pattern]
+            owner, other = (left, right) if pattern in left.patterns else (right, left)
+            node = owner.patterns[pattern]
             if pattern in other.patterns:
                 node = self.intersect(node, other.patterns[pattern], hops)
             elif not other.patterns and other.rest is not None:
@@ -229,7 +236,7 @@ class Intersection:
         return found
 
     def _intersect_arrays(self, left: ArrayNode | TupleNode, right: ArrayNode | TupleNode, hops: int) -> Node:
-        """Intersect two arrays. If no item can fit both, only the empty array is left."""
+        """Intersect two arrays. If no item can fit both, only the empty array is left, or Never if it is too short."""
         low, high = max(left.min_items, right.min_items), _smaller(left.max_items, right.max_items)
         if high is not None and low > high:
             return NeverNode(at=left.at)
@@ -246,7 +253,10 @@ class Intersection:
     def _intersect_tuples(
         self, left: ArrayNode | TupleNode, right: ArrayNode | TupleNode, low: int, high: float | None, hops: int
     ) -> Node:
-        """Intersect a tuple with a tuple or an array, position by position."""
+        """Intersect a tuple with a tuple or an array, position by position; `low` and `high` bound the result's length.
+
+        At a position without a possible value, the array ends, or the result is Never if it must be longer.
+        """
         first, second = (left, right) if isinstance(left, TupleNode) else (right, left)
         assert isinstance(first, TupleNode)
         width = max(len(first.items), len(second.items) if isinstance(second, TupleNode) else 0)

@@ -158,25 +158,25 @@ class _Matcher:
         if not node.required.issubset(value):
             return False
         others = node.others if node.patterns else node.rest
-        for key, one in value.items():
+        for key, item in value.items():
             inner = node.properties.get(key) or others
             if inner is None:
                 return False  # keys that are not declared are not allowed here
-            if not self.fits(inner, one, 0):
+            if not self.fits(inner, item, 0):
                 return False
         return True
 
     def _matches_array(self, node: ArrayNode | TupleNode, value: list[JSON]) -> bool:
-        """Check the length and every item; items after those of a tuple are checked against `rest`."""
+        """Check the length and every item; items after a tuple's own positions are checked against `rest`."""
         if len(value) < node.min_items or (node.max_items is not None and len(value) > node.max_items):
             return False
         if isinstance(node, ArrayNode):
-            return node.items is None or all(self.fits(node.items, one, 0) for one in value)
+            return node.items is None or all(self.fits(node.items, item, 0) for item in value)
         if len(value) > len(node.items) and node.rest is None:
             return False
         nodes = [*node.items, *([node.rest] * max(len(value) - len(node.items), 0))]
         pairs = zip(nodes, value, strict=False)
-        return all(inner is None or self.fits(inner, one, 0) for inner, one in pairs)
+        return all(inner is None or self.fits(inner, item, 0) for inner, item in pairs)
 
 
 def text_matches(pattern: str, text: str, budget: StepBudget) -> bool | None:
@@ -196,6 +196,7 @@ def text_matches(pattern: str, text: str, budget: StepBudget) -> bool | None:
 
 
 def _matches_number(node: NumberNode, value: float) -> bool:
+    """Return True if a number is within all bounds; a quotient by `multiple_of` is computed with floats."""
     return (
         (not node.integer or is_integer(value))
         and (node.minimum is None or value >= node.minimum)

@@ -179,7 +179,11 @@ NODE_KINDS: dict[type, str] = {
 
 
 def any_of(branches: list[Node], one_of: bool, at: str) -> Node:
-    """Return a flat union without the branches that no value matches."""
+    """Return a flat union without the branches that no value matches.
+
+    It is the only branch itself, or Never without branches. `one_of`: a value must match exactly one branch, so that
+    nested unions are not flattened.
+    """
     flat: list[Node] = []
     for branch in branches:
         if (
@@ -207,8 +211,8 @@ _AnyKind = TypeVar("_AnyKind", bound=_Base)
 def annotate(node: _AnyKind, by: _Base, *, override: bool = False) -> _AnyKind:
     """Return `node` with the annotations and unmodelled assertions of `by` added.
 
-    All assertions of both are kept. Where annotations differ, those of `node` take precedence, or with `override` those
-    of `by`.
+    All assertions of both are kept, as far as they can apply to the node's kind. Where annotations differ, `node` takes
+    precedence, or `by` with `override`. `origins` records which keywords come from another place in the source.
     """
     if not by.annotations and not by.unmodelled:
         return node
@@ -264,6 +268,7 @@ def _merge_assertions(mine: Object, theirs: Object) -> tuple[Object, list[tuple[
 
 
 def parse_string(schema: Object, at: str) -> StringNode:
+    """Read the keywords of a string; values of a wrong type are ignored."""
     pattern, name = schema.get("pattern"), schema.get("format")
     return StringNode(
         min_length=parse_count(schema.get("minLength")) or 0,

@@ -141,7 +141,11 @@ class _SchemaParser:
             self._nesting -= 1
 
     def _parse_node(self, schema: JSON, at: str, depth: int, is_typed: bool) -> Node:
-        """Read one schema: its own keywords, combinators and conditions, then annotations and unmodelled keywords."""
+        """Read one schema: its own keywords, combinators and conditions, then annotations and unmodelled keywords.
+
+        Ignored keywords and defects are recorded; a defective schema accepts any value. `is_typed`: the schema is a
+        part of a schema that states a type.
+        """
         if schema is True:
             return AnyNode(at=at)
         if schema is False:
@@ -202,7 +206,7 @@ class _SchemaParser:
         return node if extended is None else extended
 
     def _combined_nodes(self, schema: Object, at: str, depth: int, is_typed: bool) -> Iterable[Node]:
-        """Yield the nodes of references and combinators."""
+        """Yield the nodes of references and combinators; all of them apply at once."""
         for keyword in _REFERENCES:
             if type(schema.get(keyword)) is str:
                 yield self._parse_ref(schema[keyword], at, keyword)
@@ -247,7 +251,10 @@ class _SchemaParser:
         )
 
     def _declared_types(self, schema: Object, at: str) -> list[str] | None:
-        """Return the declared or implied types; None: any."""
+        """Return the declared types, or the type that the other keywords imply; None for any type.
+
+        An unknown type is recorded as a defect.
+        """
         declared = schema.get("type")
         names = declared if type(declared) is list else [declared]
         normalised = [
@@ -266,7 +273,10 @@ class _SchemaParser:
         return meant[:1] or None
 
     def _parse_enum(self, schema: Object, types: list[str] | None, at: str) -> Node:
-        """Read `enum` and `const` without duplicates and without values that `type` excludes."""
+        """Read `enum` and `const` without duplicates and without values that `type` excludes.
+
+        If no value is left, that is a defect, and the node is Never.
+        """
         keyword = "const" if "const" in schema else "enum"
         values = [schema["const"]] if keyword == "const" else schema["enum"]
         if "const" in schema and type(schema.get("enum")) is list:
@@ -297,7 +307,11 @@ class _SchemaParser:
         return BooleanNode(at=at) if name == "boolean" else NullNode(at=at)
 
     def _parse_object(self, schema: Object, at: str, depth: int) -> Node:
-        """Read an object. A required property that is forbidden or can never match makes it Never, and is a defect."""
+        """Read an object with its properties, patterns and the schema of all other keys.
+
+        Required properties without a schema of their own are added. A required property that is forbidden or can never
+        match makes the object Never, and is a defect.
+        """
         names = schema.get("required")
         required = frozenset(name for name in names if type(name) is str) if type(names) is list else frozenset()
         patterns = self._parse_schemas(schema, "patternProperties", at, depth)
@@ -311,6 +325,7 @@ class _SchemaParser:
         rest: Node | None = None
         if extra is True or type(extra) is dict:
             rest = self.parse_node(extra, f"{at}/{keyword}", depth + 1)
+        # an object that declares nothing is any object, except for the arguments of a tool: these have no parameters
         is_free = extra is None and not properties and not patterns
         if is_free and (at or self._is_output or not COMBINED.isdisjoint(schema)):
             rest = AnyNode(at=at)
@@ -341,7 +356,10 @@ class _SchemaParser:
         }
 
     def _with_patterns(self, key: str, node: Node, patterns: dict[str, Node], at: str) -> Node:
-        """Intersect the node of a declared property with those of the patterns that its name matches."""
+        """Intersect the node of a property with the nodes of all patterns that its name matches.
+
+        The first property for which the budget does not suffice is a defect.
+        """
         exhausted = self._intersection.budget.exhausted
         matching = self._intersection.pattern_nodes(key, patterns)
         if self._intersection.budget.exhausted and not exhausted:
@@ -425,7 +443,10 @@ class _SchemaParser:
         return annotate(joined, found, override=True)
 
     def _narrow(self, own_node: Node, other: Node, at: str) -> Node:
-        """Intersect with a node of the same type; a node of another type is not constrained by untyped keywords."""
+        """Intersect with a node of the same type; a node of another type is not constrained by untyped keywords.
+
+        Of an enum, only the values of this type are tested, and unfit ones removed.
+        """
         kind, found = NODE_KINDS.get(type(own_node)), self._resolve_node(other)
         if isinstance(found, EnumNode) and kind is not None:
             budget = self._intersection.budget

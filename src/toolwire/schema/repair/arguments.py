@@ -42,7 +42,10 @@ _MAX_PLACEMENTS = 64  # places of one missing bracket; each is validated, and se
 
 
 def bracket_placements(repaired: Repaired) -> Iterator[JSON]:
-    """Yield the other values of the text, for a missing bracket that belongs further in."""
+    """Yield the other values of the text, for a missing bracket that belongs further in.
+
+    The repair added it at the end. Each alternative moves the last members of an inner container to the outer one.
+    """
     if not repaired.closed:
         return
     path = _last_containers(repaired.value)
@@ -182,7 +185,10 @@ class _ArgumentRepair:
         self._names = names
 
     def from_text(self, text: str) -> Repair:
-        """Parse and repair text, then its value. Truncated text has no other readings."""
+        """Parse and repair text, then its value; empty text is an empty object.
+
+        Text that cannot be repaired is refused, or read in several ways if it is complete.
+        """
         if not text or text.isspace():
             return self.from_value({}, ())  # models call a tool without parameters like this
         if self._policy == "strict":
@@ -224,15 +230,17 @@ class _ArgumentRepair:
     def from_value(self, value: JSON, steps: tuple[RepairStep, ...], as_written: JSON = None) -> Repair:
         """Unwrap, coerce and validate a value as far as the policy allows; only an invalid value is coerced.
 
-        `as_written`: the value with some numbers as text (`Repaired.as_written`), if there are any.
+        `as_written`: the value with some numbers as text (`Repaired.as_written`), if there are any. A value that can be
+        read in two ways, or that is a call of another tool, is a problem for the model. A value with very many members
+        is only renamed and validated, to bound the work.
         """
         if self._policy == "strict" or nesting_depth(value) > DEPTH:
             return self._validate(value, steps)
         if _has_many_values(value):
-            found = self._schema.rename(value) if steps else Renamed(value)
-            if found.doubtful:
-                return Repair(None, steps, (_ambiguous_key(found.doubtful[0]),))
-            return self._validate(found.value, steps + found.steps)
+            renaming = self._schema.rename(value) if steps else Renamed(value)
+            if renaming.doubtful:
+                return Repair(None, steps, (_ambiguous_key(renaming.doubtful[0]),))
+            return self._validate(renaming.value, steps + renaming.steps)
         unwrapped = self._unwrap(value)
         if len(unwrapped) > 1:
             return _ambiguous_repair("", "there are several layers", [inner for inner, _ in unwrapped])
@@ -277,7 +285,10 @@ class _ArgumentRepair:
         return value, as_written, steps, doubtful
 
     def _coerce(self, value: JSON, steps: tuple[RepairStep, ...], spellings: Spellings) -> Repair:
-        """Coerce and validate a value without layers."""
+        """Unwrap text in members, coerce if the policy is aggressive, and validate.
+
+        A valid value, and one that may be a call, is only validated.
+        """
         if self._schema.accepts(value) or may_be_call(value, self._schema.declared):
             return self._validate(value, steps)
         value, new_steps = unwrap_members(self._schema.root, value, self._schema.target)
@@ -355,7 +366,7 @@ def _ambiguous_repair(pointer: str, message: str, values: Iterable[JSON]) -> Rep
 
 
 def _has_many_values(value: JSON) -> bool:
-    """Check whether a value has more than MAX_VALUES values, after at most that number of steps."""
+    """Return whether a value has more than MAX_VALUES values, after at most that number of steps."""
     waiting, count = [value], 0
     while waiting:
         current = waiting.pop()

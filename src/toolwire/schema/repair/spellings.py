@@ -40,7 +40,7 @@ class Spellings(Value, frozen=True):
 
 
 def written_arguments(written: JSON, layers: Iterable[RepairStep]) -> JSON:
-    """Remove the layers that `unwrap` removed from the value, from the value as written."""
+    """Return the value as written without the layers that `unwrap` removed from the parsed value."""
     for layer in layers:
         if type(written) is str:
             written = parse_as_written(written)
@@ -63,7 +63,10 @@ def parse_as_written(text: str) -> JSON:
 
 
 def find_spellings(root: Node, value: JSON, written: JSON, target: RefResolver) -> Spellings:
-    """Compare a value with the value as written; they differ only where a number has another text."""
+    """Compare a value with the value as written, and collect the numbers that have another text than JSON's.
+
+    A number is doubtful if the schema accepts it both as a number and as that text.
+    """
     if value is written:
         return Spellings({}, ())
     texts, doubtful = dict[str, str](), list[str]()
@@ -94,7 +97,10 @@ def find_spellings(root: Node, value: JSON, written: JSON, target: RefResolver) 
 def ambiguous_spelling(
     value: JSON, spellings: Spellings, accepts: Callable[[JSON], bool]
 ) -> tuple[str, str, JSON] | None:
-    """Return a path, its text, and the value with that text, if both are valid; None if no number is ambiguous."""
+    """Return a path, its text, and the value with that text, if both are valid; None if no number is ambiguous.
+
+    Numbers beyond the limit of checks count as ambiguous.
+    """
     if not spellings.doubtful or not accepts(value):
         return None
     for count, path in enumerate(spellings.doubtful):
@@ -151,6 +157,10 @@ class _Renaming:
         self.doubtful: list[str] = []
 
     def rename(self, nodes: Iterable[Node | None], value: JSON, path: str) -> JSON:
+        """Return the value with declared names for misspelt keys, at all levels, and record the steps.
+
+        `nodes` are the possible schemas of the value, `path` is its pointer.
+        """
         if type(value) is dict:
             nodes = find_branches(nodes, self._target)
             names = self._new_names([node for node in nodes if isinstance(node, ObjectNode)], value, path)
@@ -172,7 +182,8 @@ class _Renaming:
     def _new_names(self, nodes: list[ObjectNode], value: Object, path: str) -> dict[str, str]:
         """Return the declared names of misspelt keys, where exactly one key is a spelling of exactly one name.
 
-        A key that a pattern may match is in doubt, and so are all if the budget ends.
+        Other misspelt keys are recorded in `doubtful`, and so is a key that a pattern may match, and all if the budget
+        ends.
         """
         self._budget.spend(len(nodes) + len(value))
         misspelt: dict[str, list[str]] = {}
@@ -182,16 +193,16 @@ class _Renaming:
         names = self._declared_names(nodes) if misspelt else {}
         renamed: dict[str, str] = {}
         for spelling, (key, *others) in misspelt.items():
-            found = names.get(spelling, [])
-            is_taken = bool(others) or len(found) > 1 or any(name in value for name in found)
-            if found and (is_taken or self._budget.exhausted or self._matches_pattern(nodes, key)):
+            meant = names.get(spelling, [])
+            is_taken = bool(others) or len(meant) > 1 or any(name in value for name in meant)
+            if meant and (is_taken or self._budget.exhausted or self._matches_pattern(nodes, key)):
                 self.doubtful.append(child_pointer(path, key))
-            elif found:
-                renamed[key] = found[0]
+            elif meant:
+                renamed[key] = meant[0]
         return renamed
 
     def _declared_names(self, nodes: list[ObjectNode]) -> dict[str, list[str]]:
-        """Return the declared names by their spelling."""
+        """Return the declared names by their spelling, computed once per group of nodes."""
         ids = tuple(map(id, nodes))
         if ids not in self._declared:
             declared = dict.fromkeys(name for node in nodes for name in node.properties)

@@ -86,7 +86,10 @@ def _is_schema(properties: JSON) -> bool:
 
 
 def _remove_call(value: Object, declared: AbstractSet[str], names: Collection[str]) -> tuple[JSON, RepairStep] | None:
-    """Remove a call around its arguments. The name in it must be that of the tool, if that is known."""
+    """Remove a call around its arguments, or return None. If the tool's name is known, the call must have it.
+
+    Beside the arguments, a call has only its name and metadata, none of which may be a parameter.
+    """
     payload = [key for key, inner in value.items() if _is_payload(key, inner, names)]
     if len(payload) != 1:
         return None
@@ -168,7 +171,7 @@ def parse_container(text: str) -> JSON:
 # Remove superfluous layers around arguments (toolwire.schema.repair.wrappers), and parse members that hold JSON as text.
 #
 # Unwrapping is lossless: it happens only where the wrapped form does not fit the schema and exactly one unwrapped
-# form does. Where none does, layers are removed as long as the names inside are those of parameters, so that the
+# form does. Where none does, layers are removed as long as the names inside are names of parameters, so that the
 # problems that are reported concern the arguments.
 
 
@@ -183,7 +186,8 @@ def unwrap(
 ) -> list[Unwrapped]:
     """Return the possible arguments without their layers, or with a name for a bare list; several if ambiguous.
 
-    `accepts` decides whether arguments are valid, `names` are those of the tool, if they are known.
+    `accepts` decides whether arguments are valid; `names` are the tool's names, if they are known. Without a valid
+    form, return the innermost one whose names are known.
     """
     root = resolve_refs(root, target)
     declared = declared_names(root, target)
@@ -261,7 +265,10 @@ class _MemberUnwrapper:
         self.steps: list[RepairStep] = []
 
     def unwrap(self, node: Node, value: JSON, path: str, depth: int) -> JSON:
-        """Parse strings that hold an object or a list, where only the parsed form fits the schema."""
+        """Parse strings that hold an object or a list, where only the parsed form fits the schema.
+
+        The steps are recorded. A string stays as it is if a number in it may also be text.
+        """
         node = resolve_refs(node, self._target)
         if depth > _DEPTH or self._budget.exhausted or fits(node, value, self._target, self._budget):
             return value

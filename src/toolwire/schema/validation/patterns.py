@@ -47,7 +47,7 @@ _MAX_MIN_LENGTH, _MAX_LENGTH_BOUND = 32, 256
 
 
 def is_supported(pattern: str, policy: str) -> bool:
-    """Return True if the engine of a dialect accepts the pattern."""
+    """Return True if the engine of a dialect with this `policy` (`Dialect.patterns`) accepts the pattern."""
     if policy == "any":
         return True
     if _LOOKS_AROUND(pattern):
@@ -89,7 +89,7 @@ def refusal(pattern: str) -> str | None:
 
 @lru_cache(2048)
 def _refusal(pattern: str) -> str | None:
-    """Return the reason of a refusal. The cheap checks come first, because compiling a pattern is expensive."""
+    """Return the reason why a pattern is not checked, or None. Cheap tests come first: compiling is expensive."""
     if _BACKTRACKS(pattern):
         return "lookaround, backreferences and atomic groups cannot be matched in linear time"
     if _VERBOSE(pattern):

@@ -172,16 +172,19 @@ class Validator:
     __slots__ = ("_check", "_cost", "_matching", "_multiplies", "_refers", "_size", "accepts_scalars", "findings")
 
     def __init__(self, schema: JSON) -> None:
-        """Compile the schema without refused patterns, and prepare the cost estimates that bound each check."""
+        """Compile the schema without refused patterns, and prepare the cost estimates that bound each check.
+
+        SchemaError if it is not a valid schema, or nested too deeply.
+        """
         if nesting_depth(schema) > DEPTH:
             raise SchemaError(f"the schema is nested deeper than {DEPTH} levels", hint="flatten it or use $ref")
         text = to_bytes(schema)
         unchecked = unchecked_patterns(schema) if b'"pattern' in text else []
-        self.findings = [str(one) for one in unchecked]
+        self.findings = [str(use) for use in unchecked]
         if b'"nullable"' in text:
             schema = replace_nullable(schema)
         if unchecked:
-            schema = remove_patterns(schema, frozenset(one.pattern for one in unchecked))
+            schema = remove_patterns(schema, frozenset(use.pattern for use in unchecked))
         self._size = json_size(schema)
         self._cost = ValidationCost(schema)
         self._refers = b'"$ref"' in text or b'Ref"' in text
@@ -214,7 +217,7 @@ class Validator:
         return _UNCHECKED if self._cost.cost_of(value, MAX_VALIDATION_COST) >= MAX_VALIDATION_COST else None
 
     def problems(self, value: JSON) -> tuple[Problem, ...]:
-        """List the problems, at most fifty."""
+        """List the problems, at most fifty; one problem alone if the value is too deep or too expensive to check."""
         if nesting_depth(value) > DEPTH:
             return (Problem("", "depth", f"nested deeper than {DEPTH}"),)
         if (reason := self._refusal_reason(value)) is not None:
@@ -283,14 +286,14 @@ def _compile(schema: JSON) -> jsonschema_rs.Validator:
 
 
 def nesting_depth(value: JSON) -> int:
-    """Measure the nesting depth of containers, without recursion."""
+    """Measure the nesting depth of containers, without recursion, and stop beyond the limit."""
     deepest, level = 0, [value]
     while level:
         level = [
             inner
-            for one in level
-            if type(one) is dict or type(one) is list
-            for inner in (one.values() if type(one) is dict else one)
+            for outer in level
+            if type(outer) is dict or type(outer) is list
+            for inner in (outer.values() if type(outer) is dict else outer)
         ]
         deepest += 1
         if deepest > DEPTH + 1:
