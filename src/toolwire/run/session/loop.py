@@ -191,10 +191,7 @@ class Session:
         untrusted: Iterable[str],
         price: Callable[[Response], float] | None,
     ) -> None:
-        """Continue the run with another agent's model, tools, settings and system prompt.
-
-        Its untrusted tools are added to the known ones, and a missing `price` leaves the present one.
-        """
+        """Continue with another agent's model, tools and system prompt; untrusted tools are added, `price` may be None."""
         state = self.state
         messages, first = request.messages, state.first_message
         earlier = replace_system(messages[:first], system)
@@ -299,10 +296,7 @@ class Session:
         return [replace(step, state=self.stored_state(step.state)) for step in steps]
 
     def next(self) -> NextStep:
-        """Count the usage of other requests, and return the next step. Calling it twice returns the same step.
-
-        ConfigError for a stored run whose tools are not known yet.
-        """
+        """Return the next step, the same if called twice; ConfigError for a stored run whose tools are not known yet."""
         self._count_usage()
         state = self.state
         if state.phase == "done":
@@ -359,10 +353,7 @@ class Session:
         self._give_up(self.state, f"max time reached ({limit})")
 
     def add_response(self, response: Response) -> None:
-        """Take the response to the last AskModel: count it, add it to the conversation, and choose the next phase.
-
-        A call with the id of another call gets a new id. A failed model or an exceeded limit ends the run.
-        """
+        """Count the response to the last AskModel, make its call ids unique, add it, and run its calls or end the run."""
         self._expect("ask")
         state = self.state
         parts = self.call_ids().rename_calls(response.parts)
@@ -439,8 +430,7 @@ class Session:
     def add_results(self, results: Sequence[ToolResult]) -> None:
         """Take the results of the last RunTools, one per call, in the order of the calls.
 
-        If some of them are suspended, the run waits for decisions about these, and keeps the other results. The time of
-        waiting does not count as time of the run.
+        If some of them are suspended, the run waits for decisions about these, and keeps the other results.
         """
         self._expect("run", "wait")
         state, now = self.state, self._now()
@@ -551,10 +541,7 @@ class Session:
         return AwaitApproval(undecided)
 
     def _answer_calls(self, state: RunState, turn: Turn) -> None:
-        """Add the results of a turn to the conversation, and give up after too many failed turns.
-
-        Results of untrusted tools are marked, and taint the run.
-        """
+        """Add a turn's results, mark untrusted ones, which taint the run, and give up after too many failed turns."""
         results = tuple(_text_of_edited(result) for result in turn.results if result is not None)
         results = mark_untrusted(turn.calls, results, self._untrusted)
         failures = state.failures + 1 if all(result.is_error for result in results) else 0
