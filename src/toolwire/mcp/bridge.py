@@ -139,7 +139,7 @@ class StdioBridge:
 
 
 async def stdio_to_http(spec: ServerSpec, login: Authorizer | None = None) -> None:
-    """Run until standard input ends or standard output is closed by its reader."""
+    """Forward messages between standard input and output and a URL, until the input ends or the output is closed."""
     with reserve_stdout() as output:
         sink, lost = await open_output(output)
         bridge = StdioBridge(spec, partial(write_line, sink), login)
@@ -156,7 +156,10 @@ async def stdio_to_http(spec: ServerSpec, login: Authorizer | None = None) -> No
 
 
 async def _read_lines(bridge: StdioBridge, sink: OutputStream) -> None:
-    """Read messages, and pause while the output buffer is full (back-pressure)."""
+    """Pass the messages of standard input to the bridge, and pause while the output buffer is full (back-pressure).
+
+    A line that is not a message is answered with an error.
+    """
     lines, source = NDJSONDecoder(LIMIT), await _open_standard_input()
     while data := await source.read(65536):
         for line in lines.feed(data):
@@ -205,7 +208,10 @@ class _Process:
         return bool(self.listeners)
 
     async def send_request(self, request: RpcRequest, emit: Callable[[RpcMessage], None]) -> Result | Failure | None:
-        """Return the answer, or None if the client has cancelled the request."""
+        """Start the process if necessary, send a request, and return its answer; None if the client cancelled it.
+
+        Clients choose the same ids, so the process gets a new one. `emit` receives the messages before the answer.
+        """
         await self._ensure_open()
         number = next(self._ids)
         renumbered = self._renumber(request, number, emit)
@@ -379,7 +385,10 @@ class BridgeApp:
             )
 
     async def _evict_idle_sessions(self) -> None:
-        """Close idle sessions, and sessions whose process has exited, if the maximum number of sessions is reached."""
+        """Make room for a session: close idle ones and those of exited processes, the least recently used first.
+
+        AccessDenied (503) if all are in use.
+        """
         idle = sorted(
             (
                 key
@@ -396,7 +405,10 @@ class BridgeApp:
     async def _answer(
         self, process: _Process, request: RpcRequest, watch: DisconnectWatch | None, emit: Callable[[RpcMessage], None]
     ) -> Result | Failure | None:
-        """Return None if the request was cancelled. In the stateless era a disconnect cancels the request."""
+        """Return the answer of the process, an error of its own if that failed, or None if the request was cancelled.
+
+        With `watch`, as in the stateless era, a disconnect of the client cancels the request.
+        """
         pending_answer = process.send_request(request, emit)
         try:
             answer: Result | Failure | None = await (

@@ -126,7 +126,7 @@ class QuestionResponder:
 
 
 async def _call_handler(handler: Handler, params: Object, threads: ThreadPool) -> Object:
-    """Call an async handler on the event loop, and any other one in a thread."""
+    """Call an async handler on the event loop, and any other one in a thread; TypeError if it returns no dict."""
     call = getattr(handler, "__call__", None)  # noqa: B004  # the method, of an object with an async one
     answer: Any
     if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(call):
@@ -262,7 +262,10 @@ class McpClient:
     # messages from the server
 
     def _on_message(self, message: RpcMessage, link: Link) -> None:
-        """Answer a request by the server, follow a changed tool list, or report progress. Ignore other messages."""
+        """Answer a request by the server, follow a changed tool list, or report progress. Ignore other messages.
+
+        ProtocolError if the server has too many unanswered requests.
+        """
         if isinstance(message, RpcRequest):
             if len(self.connection.tasks) >= _MAX_QUESTIONS:
                 raise ProtocolError("too many unanswered requests by the server", status=502)
@@ -325,12 +328,12 @@ class McpClient:
         """List the resources, followed by the resource templates."""
         if not self._offers("resources"):
             return []
-        found = await self._fetch_list("resources")
+        listed = await self._fetch_list("resources")
         try:
-            return found + await self._fetch_list("resources", "resources/templates/list")
+            return listed + await self._fetch_list("resources", "resources/templates/list")
         except RpcError as error:
             if error.code == METHOD_NOT_FOUND:  # not every server has templates
-                return found
+                return listed
             raise
 
     async def prompts(self) -> list[JSON]:
@@ -347,11 +350,11 @@ class McpClient:
         return await self._request_with_input("prompts/get", {"name": name, "arguments": arguments or {}})
 
     async def call(self, call: ToolCall, *, key: str | None = None, limited: bool = True) -> ToolResult:
-        """Return the result of a call. The tool has the server's own name. `key` is the idempotency key; a caller
-        with a timeout of its own passes `limited=False`.
+        """Return the result of a call, and answer the questions that the server asks before it.
 
-        Raise RpcError if the server rejects the call, and ServerGone if the outcome is unknown. A failed tool is a
-        result.
+        The tool has the server's own name. `key` is the idempotency key; a caller with a timeout of its own passes
+        `limited=False`. Raise RpcError if the server rejects the call, ServerGone or AmbiguousRetry if the outcome is
+        unknown, and ProtocolError for too many questions. A failed tool is a result.
         """
         may_resend = key is not None and self.greeting is not None and self.greeting.is_idempotent
         answers: Object | None = None
@@ -362,12 +365,12 @@ class McpClient:
                 raw, resent = await self.connection.request_with_retry(
                     build, self._list.header_arguments.get(call.name), limit, may_resend=may_resend
                 )
-            found = read_result(raw, call)
-            if isinstance(found, ToolResult):
-                if resent and found.is_error:  # an error of the second attempt does not reveal the effect of the first
-                    raise AmbiguousRetry(f"{self.spec.name}: the connection broke, and the retry failed: {found.text}")
-                return found
-            answers, state = await self._answer_input(found), found.state
+            reply = read_result(raw, call)
+            if isinstance(reply, ToolResult):
+                if resent and reply.is_error:  # an error of the second attempt does not reveal the effect of the first
+                    raise AmbiguousRetry(f"{self.spec.name}: the connection broke, and the retry failed: {reply.text}")
+                return reply
+            answers, state = await self._answer_input(reply), reply.state
         raise ProtocolError(f"{call.name} still requires input after {_MAX_ROUNDS} rounds", status=502)
 
     @contextmanager
@@ -389,7 +392,7 @@ class McpClient:
                 del self._watched_requests[number]
 
     async def _request_with_input(self, method: str, params: Object) -> Object:
-        """Send a request that may require input first."""
+        """Send a request, answer the questions of the server, and return the result; ProtocolError for too many."""
         input_params: Object = {}
         for _ in range(_MAX_ROUNDS):
             requested = {**params, **input_params}

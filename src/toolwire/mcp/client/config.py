@@ -50,6 +50,7 @@ class ServerSpec(Value, frozen=True):
     start_timeout: float = 10.0  # a local server starts in a second; a package runner may first download it
 
     def __post_init__(self) -> None:
+        """Raise ConfigError for contradictory or invalid settings."""
         if (self.command is None) == (self.url is None):
             raise ConfigError(f"server {self.name!r} must have either a command or a url, not both")
         for setting, seconds in (("timeout", self.timeout), ("start_timeout", self.start_timeout)):
@@ -93,7 +94,7 @@ def _check_url(url: str, name: str) -> None:
 
 
 def read_config(document: JSON, environment: Mapping[str, str]) -> tuple[ServerSpec, ...]:
-    """Read the servers of a configuration. Raise ConfigError with the location of the problem."""
+    """Read the servers of a configuration without disabled ones. Raise ConfigError with the location of the problem."""
     servers = document.get("mcpServers") if type(document) is dict else None
     if type(servers) is not dict:
         raise ConfigError("no mcpServers in the configuration", hint='{"mcpServers": {"name": {"command": …}}}')
@@ -110,7 +111,10 @@ def read_config(document: JSON, environment: Mapping[str, str]) -> tuple[ServerS
 
 
 def _make_spec(name: str, entry: Object, environment: Mapping[str, str]) -> ServerSpec:
-    """Convert one entry of `mcpServers`, including the forms of other clients (`serverUrl`, a command as a list)."""
+    """Convert one entry of `mcpServers`, including the forms of other clients (`serverUrl`, a command as a list).
+
+    Environment variables are expanded. Raise ConfigError for a value of a wrong type.
+    """
     entry = _expand_variables(entry, environment)
     command, args = entry.get("command"), entry.get("args") or []
     if type(command) is list:  # some clients write the command and its arguments as one list

@@ -41,7 +41,10 @@ _PROBE_TIMEOUT = 10.0
 async def negotiate_over_link(
     link: Link, ids: Iterator[int], identity: ClientIdentity, protocol: str
 ) -> NegotiatedProtocol:
-    """Return the version and the description of the server."""
+    """Negotiate with the server, and return the version and its description; negotiation errors are raised.
+
+    The sans-IO steps of `negotiate` are performed over the link. A probe that timed out may still be answered later.
+    """
     late_task: asyncio.Task[Result | Failure] | None = None
     tasks: list[asyncio.Task[Result | Failure]] = []
     steps = negotiate(ids, identity, protocol)
@@ -81,7 +84,10 @@ async def _send_request(link: Link, request: RpcRequest) -> Result | Failure:
 async def _first_answer(
     task: asyncio.Task[Result | Failure], late_task: asyncio.Task[Result | Failure] | None, step: RpcRequest
 ) -> Result | Failure | NegotiatedProtocol:
-    """Return the answer, or the greeting in a late answer to the earlier request."""
+    """Return the answer to `step`, or the greeting in a late answer to the earlier request.
+
+    TimeoutError if the first probe is not answered in time.
+    """
     if late_task is None:
         limit = _PROBE_TIMEOUT if step.method == "server/discover" else None
         done, _ = await asyncio.wait({task}, timeout=limit)
@@ -199,7 +205,7 @@ class ServerConnection:
         self._on_change()
 
     async def _is_session_alive(self, link: Link) -> bool:
-        """Return True if the session still exists. In the stateless era there are no sessions."""
+        """Return True if the server still answers in the session. In the stateless era there are no sessions."""
         if self.greeting is None or self.greeting.is_stateless:
             return False
         try:
@@ -210,7 +216,10 @@ class ServerConnection:
         return isinstance(answer, Result) or answer.code == METHOD_NOT_FOUND
 
     async def _replace(self) -> None:
-        """Open a new link in place of the old one. `_opener` is the only task that may send until this is done."""
+        """Open a new link in place of the old one. `_opener` is the only task that may send until this is done.
+
+        On failure, the reason is stored, the link dropped, and the error raised.
+        """
         self._opener = asyncio.current_task()
         try:
             await self._close_after_pending()
@@ -238,7 +247,7 @@ class ServerConnection:
         self._check_open()
 
     async def _negotiate(self) -> tuple[Link, NegotiatedProtocol]:
-        """Start a link and agree on a version. All attempts together must finish within `connect_timeout`."""
+        """Start a link and agree on a version; ServerGone if all attempts together exceed `connect_timeout`."""
         try:
             async with asyncio.timeout(self._spec.connect_timeout):
                 link = await self._start_link()
@@ -334,7 +343,8 @@ class ServerConnection:
         """Return the result of a request, and whether it was sent twice.
 
         A request is only sent twice if that does no harm (`may_resend`). A request that certainly was not sent is
-        always sent over a new connection.
+        always sent over a new connection. Raise ServerGone if there is no answer, and AmbiguousRetry if only the second
+        attempt was answered, with an error.
         """
         link = await self.wait_ready()
         try:

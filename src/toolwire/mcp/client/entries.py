@@ -51,7 +51,11 @@ def make_legal(name: str) -> str:
 
 
 def assign_names(tools: Mapping[str, Iterable[str]]) -> dict[tuple[str, str], str]:
-    """Map (server, tool name of the server) to the name for the model."""
+    """Map (server, tool name of the server) to the name for the model.
+
+    A name that several servers have gets the server's name as a prefix, or a hash if it is still not unique. The names
+    do not depend on the order of the servers.
+    """
     pairs = [(server, name) for server, names in tools.items() for name in names]
     shared = Counter(make_legal(name) for _, name in pairs)
     candidates = {
@@ -138,15 +142,18 @@ def _describe_change(client: McpClient, tool: Tool) -> str | None:
 
 
 def _withdraw(client: McpClient, error: RpcError, withdrawal_reasons: list[str]) -> Exception:
-    """Handle a protocol error. Invalid parameters withdraw one tool, any other error the whole server."""
+    """Withdraw one tool for invalid parameters, or the whole server for any other protocol error; return an exception.
+
+    It is a ServerRefused if the call certainly did not run, else a ProtocolError.
+    """
     message = f"{client.spec.name} answered with the error {error.code}: {error.message}"
     if error.code == INVALID_PARAMS:
         withdrawal_reasons.append(message)
         return ServerRefused(f"{message}. The tool is withdrawn.")
     other_tools = ", ".join(client.tools)
     client.withdraw(message)
-    said = f"{message}. All tools of this server are withdrawn: {other_tools}."
-    return ServerRefused(said) if error.code in _NOT_RUN else ProtocolError(said, status=502)
+    text = f"{message}. All tools of this server are withdrawn: {other_tools}."
+    return ServerRefused(text) if error.code in _NOT_RUN else ProtocolError(text, status=502)
 
 
 def _validate_output(result: ToolResult, tool: Tool) -> ToolResult:

@@ -96,7 +96,10 @@ class HttpLink:
     async def send_request(
         self, request: RpcRequest, header_arguments: HeaderArguments | None = None
     ) -> Result | Failure:
-        """Post a request and return its answer. If the caller cancels within a session, notify the server."""
+        """Post a request and return its answer; a broken event stream is resumed.
+
+        The session id of `initialize` is stored. If the caller cancels within a session, the server is notified.
+        """
         self._pending_count += 1
         self._no_pending.clear()
         try:
@@ -197,7 +200,10 @@ class HttpLink:
     async def _send_authorized(
         self, method: str, headers: Mapping[str, str], body: bytes, seconds: float
     ) -> AsyncIterator[Reply]:
-        """Send a request with the token. If the server asks for authorization, log in and send it again."""
+        """Send a request with the token. If the server asks for authorization, log in and send it again.
+
+        NotAuthorized without a login, after too many attempts, or for a 403 that no login can change.
+        """
         for remaining in reversed(range(_MAX_LOGINS)):
             token = None if self._login is None else await self._login.token()
             all_headers = {**self._session_headers(), **headers}
@@ -232,7 +238,10 @@ class HttpLink:
     # the answer
 
     async def _read_answer(self, reply: Reply, request: RpcRequest) -> Result | Failure | SSEDecoder:
-        """Return the answer, or the decoder of a stream that ended without one."""
+        """Return the answer, or the decoder of a stream that ended without one.
+
+        Errors are raised by `_handle_error`.
+        """
         kind = reply.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind == "text/event-stream" and reply.status < 300:
             return await self._read_stream(reply, request, SSEDecoder(LIMIT))
@@ -270,7 +279,10 @@ class HttpLink:
         return stream
 
     async def _resume_stream(self, request: RpcRequest, stream: SSEDecoder) -> Result | Failure:
-        """Resume a stream that ended too early. Only the handshake era supports this."""
+        """Resume a stream that ended too early until the answer arrives, or raise ServerGone.
+
+        Only the handshake era supports this.
+        """
         for _ in range(_MAX_RESUMES):
             if self._stateless or not stream.last_id:
                 break
@@ -293,7 +305,10 @@ class HttpLink:
         raise ServerGone(f"{self._spec.name} ended its event stream without an answer")
 
     def _match_answer(self, data: bytes, request: RpcRequest) -> Result | Failure | None:
-        """Return the answer to this request. Pass any other message on."""
+        """Return the answer to this request, or None.
+
+        Pass any other message on; ProtocolError for an unreadable one.
+        """
         try:
             message = read(data)
         except RpcError as error:
@@ -306,7 +321,10 @@ class HttpLink:
         return None
 
     async def _handle_error(self, reply: Reply, request: RpcRequest | None) -> Failure:
-        """Handle an HTTP error: return its JSON-RPC error, if it has one, otherwise raise."""
+        """Return the JSON-RPC error of an HTTP error, if it has one.
+
+        Otherwise raise ServerGone for a lost session or a failing server, or else ServerRefused.
+        """
         status, name = reply.status, self._spec.label
         try:
             data = await read_reply_body(reply, _ERROR_LIMIT)

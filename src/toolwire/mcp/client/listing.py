@@ -44,7 +44,7 @@ class ServerProblem(Value, frozen=True):
 
 
 async def fetch_all_pages(fetch_page: Callable[[str | None], Awaitable[Object]], key: str) -> list[JSON]:
-    """Return the items of all pages. A repeated cursor, or too many pages, is an error of the server."""
+    """Return the items of all pages; ProtocolError for a repeated cursor, or too many pages or items."""
     items: list[JSON] = []
     seen: set[str | None] = set()
     cursor: str | None = None
@@ -60,7 +60,10 @@ async def fetch_all_pages(fetch_page: Callable[[str | None], Awaitable[Object]],
 
 
 def read_tools(raw: Sequence[JSON], server: str, *, trusted: bool) -> tuple[dict[str, Tool], list[ServerProblem]]:
-    """Return the usable tools by the server's names, and the problems of the others."""
+    """Return the usable tools by the server's names, and the problems of the others.
+
+    The effect that a server declares counts only if it is `trusted`; otherwise each tool is a write.
+    """
     tools: dict[str, Tool] = {}
     problems: list[ServerProblem] = []
     for index, item in enumerate(raw):
@@ -166,7 +169,10 @@ class ToolList:
             await self._fetch_list()  # the cursor of a list that changes between two pages can become invalid
 
     async def refresh(self) -> None:
-        """List the tools again if a change was announced since the last listing began; on failure keep the list."""
+        """List the tools again if a change was announced since the last listing began.
+
+        On failure, log it and keep the list. `on_change` is called if the tools or problems differ.
+        """
         if self._refresh_lock.locked():
             async with self._refresh_lock:
                 return  # a listing was in flight: waiting for it is enough
@@ -190,7 +196,10 @@ class ToolList:
             pause = min(2 * pause, _MAX_PAUSE)
 
     async def _fetch_list(self) -> None:
-        """List the tools, and apply the result unless a later listing was applied meanwhile (rule 1)."""
+        """List the tools, and apply the result unless a later listing was applied meanwhile (rule 1).
+
+        ServerGone if the server does not answer in time.
+        """
         self.is_stale = False
         self._started = number = self._started + 1
         try:

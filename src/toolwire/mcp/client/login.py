@@ -75,7 +75,8 @@ class Login:
     ) -> None:
         """Obtain a new token after a 401 or 403: by the refresh token, otherwise by asking the user.
 
-        `used_token` is the rejected token. A second login would not help if all demanded scopes were already requested.
+        `used_token` is the rejected token. A second login would not help if all demanded scopes were already requested:
+        that raises NotAuthorized.
         """
         async with self._lock:
             if self._grant is not None and self._grant.token != used_token:
@@ -102,7 +103,7 @@ class Login:
         return True
 
     async def _run_flow(self, sender: Sender, steps: OAuthSteps) -> Grant:
-        """Run the sans-IO steps of `oauth`: fetch URLs, and send the user to the pages that they name."""
+        """Run the sans-IO steps of `oauth` and return the grant: fetch URLs, and send the user to the named pages."""
         try:
             step = next(steps)
             while True:
@@ -115,7 +116,10 @@ class Login:
 
 
 async def _fetch(sender: Sender, step: Fetch) -> FetchResult:
-    """Perform one HTTP request of the flow. Limit the response, because the URL comes from an untrusted server."""
+    """Perform one HTTP request of the flow; NotAuthorized if it fails, or if the response is too large.
+
+    It is limited because the URL comes from an untrusted server.
+    """
     pieces, size = [], 0
     try:
         async with sender.send(step.method, step.url, {}, step.headers, step.body, _TIMEOUT) as reply:
@@ -145,16 +149,19 @@ class Browser:
         self._seconds = seconds
 
     async def __call__(self, url: str) -> str:
-        """Open `url` in the browser and return the target of the redirect. Listen before the browser opens."""
+        """Open `url` in the browser and return the target of the redirect. Listen before the browser opens.
+
+        NotAuthorized if the port is taken, or no redirect arrives in time.
+        """
         redirect_future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
         async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             """Answer one request of the browser. Other requests, for example of a web page, do not end the wait."""
             target = await _read_target(reader)
             is_callback = urlsplit(target).path == self._path and _states(target) == _states(url)
-            words = b"You can close this window." if is_callback else b"Not here."
+            body = b"You can close this window." if is_callback else b"Not here."
             head = b"HTTP/1.1 200 OK" if is_callback else b"HTTP/1.1 404 Not Found"
-            writer.write(head + b"\r\ncontent-type: text/plain\r\nconnection: close\r\n\r\n" + words)
+            writer.write(head + b"\r\ncontent-type: text/plain\r\nconnection: close\r\n\r\n" + body)
             writer.close()
             if is_callback and not redirect_future.done():
                 redirect_future.set_result(target)

@@ -72,7 +72,10 @@ NegotiationSteps = Generator[RpcRequest | Notification, Result | Failure | None,
 
 
 def negotiate(ids: Iterator[int], identity: ClientIdentity, protocol: str = "auto") -> NegotiationSteps:
-    """Try discovery, and fall back to the handshake."""
+    """Try discovery, and fall back to the handshake; a given `protocol` is used without a fallback.
+
+    Yield requests and receive their answers. Errors of the server are raised where no fallback is left.
+    """
     if protocol in HANDSHAKE:
         return (yield from _initialize(ids, identity, protocol))
     version = LATEST if protocol == "auto" else protocol
@@ -120,7 +123,7 @@ def _newest(offered: JSON, known: tuple[str, ...]) -> str | None:
 
 
 def _initialize(ids: Iterator[int], identity: ClientIdentity, version: str) -> NegotiationSteps:
-    """Perform the handshake. The server may answer with another version; it must be one of the handshake era."""
+    """Perform the handshake. The server may answer with another version of the handshake era; else ProtocolError."""
     answer = yield initialize_request(next(ids), identity.info, identity.capabilities, version)
     if isinstance(answer, Failure):
         raise answer.error

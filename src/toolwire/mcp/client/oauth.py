@@ -162,7 +162,11 @@ def authorize(
     known: dict[str, ClientRegistration],
     asked: frozenset[str] = frozenset(),
 ) -> OAuthSteps:
-    """Obtain a token. `known`: registrations by issuer, updated in place; `asked`: scopes of earlier grants."""
+    """Obtain a token: find the authorization server, register, ask the user, and exchange the code.
+
+    `known`: registrations by issuer, updated in place; `asked`: scopes of earlier grants. NotAuthorized if a step
+    fails.
+    """
     resource, resource_metadata = yield from _resource_metadata(url, challenge)
     server = yield from _find_authorization_server(resource_metadata, url)
     _check_pkce(server)
@@ -196,7 +200,10 @@ def refresh(grant: Grant) -> OAuthSteps:
 def _resource_metadata(
     url: str, challenge: Challenge
 ) -> Generator[Fetch | OpenBrowser, FetchResult | str, tuple[str, Object]]:
-    """Return the resource identifier of the server and its metadata, which is empty if there is none."""
+    """Return the resource identifier of the server and its metadata, which is empty if there is none.
+
+    NotAuthorized for metadata of another origin or server.
+    """
     parts = urlsplit(url)
     root = f"{parts.scheme}://{parts.netloc}/.well-known/oauth-protected-resource"
     if challenge.metadata and _origin(challenge.metadata) != _origin(url):
@@ -239,7 +246,10 @@ def _fetch_metadata(url: str, resource: str, label: str) -> _Fetching:
 def _find_authorization_server(
     resource_metadata: Object, url: str
 ) -> Generator[Fetch | OpenBrowser, FetchResult | str, AuthorizationServer]:
-    """Return the authorization server that the metadata names, or the server itself if there is no metadata."""
+    """Return the authorization server that the metadata names, or the server itself if there is no metadata.
+
+    NotAuthorized if its own metadata is missing, or names another issuer.
+    """
     named = resource_metadata.get("authorization_servers")
     parts = urlsplit(url)
     issuer = f"{parts.scheme}://{parts.netloc}"
@@ -317,7 +327,10 @@ def _find_registration(
 def _register(
     server: AuthorizationServer, app: OAuthClient
 ) -> Generator[Fetch | OpenBrowser, FetchResult | str, ClientRegistration]:
-    """Register the client dynamically (RFC 7591) and return its id and, if there is one, its secret."""
+    """Register the client dynamically (RFC 7591) and return its id and, if there is one, its secret.
+
+    NotAuthorized if the server has no registration or refuses it.
+    """
     endpoint = server.endpoint("registration_endpoint", "/register")
     if endpoint is None:
         raise NotAuthorized(
@@ -332,17 +345,17 @@ def _register(
         "token_endpoint_auth_method": _choose_auth_method(server, None, registering=True),
         "application_type": "native" if urlsplit(app.redirect).hostname in _LOCAL else "web",
     }
-    found = yield Fetch("POST", endpoint, {"content-type": "application/json"}, to_bytes(asked))
-    assert isinstance(found, FetchResult)
-    if found.status not in (200, 201):
-        raise NotAuthorized(f"{server.issuer} refused to register the client{_error_text(found)}")
-    document = found.document("registration")
-    number, secret = document.get("client_id"), document.get("client_secret")
-    if type(number) is not str:
+    reply = yield Fetch("POST", endpoint, {"content-type": "application/json"}, to_bytes(asked))
+    assert isinstance(reply, FetchResult)
+    if reply.status not in (200, 201):
+        raise NotAuthorized(f"{server.issuer} refused to register the client{_error_text(reply)}")
+    document = reply.document("registration")
+    client_id, secret = document.get("client_id"), document.get("client_secret")
+    if type(client_id) is not str:
         raise NotAuthorized(f"the registration at {server.issuer} has no client_id")
     secret = secret if type(secret) is str else None
     method = document.get("token_endpoint_auth_method")
-    return ClientRegistration(number, secret, method if method in _METHODS else _choose_auth_method(server, secret))
+    return ClientRegistration(client_id, secret, method if method in _METHODS else _choose_auth_method(server, secret))
 
 
 def _choose_auth_method(server: AuthorizationServer, secret: str | None, *, registering: bool = False) -> str:
@@ -375,7 +388,7 @@ def _string_items(values: JSON) -> list[str]:
 def _request_code(
     server: AuthorizationServer, client: ClientRegistration, app: OAuthClient, resource: str, scopes: frozenset[str]
 ) -> Generator[Fetch | OpenBrowser, FetchResult | str, tuple[str, str]]:
-    """Return the authorization code and its PKCE verifier."""
+    """Send the user to the authorization server, and return the authorization code and its PKCE verifier."""
     endpoint = server.endpoint("authorization_endpoint", "/authorize")
     if endpoint is None:
         raise NotAuthorized(f"{server.issuer} has no authorization endpoint")
@@ -397,7 +410,7 @@ def _request_code(
 
 
 def _read_redirect(redirect_url: str, state: str, server: AuthorizationServer) -> str:
-    """Return the code of an authorization response, after checking its state and issuer."""
+    """Return the code of an authorization response; NotAuthorized for a wrong state or issuer, or without a code."""
     parameters = {key: values[0] for key, values in parse_qs(urlsplit(redirect_url).query).items()}
     if parameters.get("state") != state:
         raise NotAuthorized("the authorization response belongs to another request (state)")
@@ -413,7 +426,10 @@ def _read_redirect(redirect_url: str, state: str, server: AuthorizationServer) -
 
 
 def _request_token(grant: Grant, form: dict[str, str]) -> OAuthSteps:
-    """Request a token and return `grant` with it. The refresh token is kept if the answer contains no new one."""
+    """Request a token and return `grant` with it; NotAuthorized if it is refused or not a bearer token.
+
+    The refresh token is kept if the answer contains no new one.
+    """
     client, headers = grant.client, dict(_FORM)
     if client.method == "client_secret_basic" and client.secret is not None:
         credentials = f"{quote(client.client_id, safe='')}:{quote(client.secret, safe='')}"
@@ -422,11 +438,11 @@ def _request_token(grant: Grant, form: dict[str, str]) -> OAuthSteps:
         form = {**form, "client_id": client.client_id}
         if client.method == "client_secret_post" and client.secret is not None:
             form["client_secret"] = client.secret
-    found = yield Fetch("POST", grant.token_endpoint, headers, urlencode(form).encode())
-    assert isinstance(found, FetchResult)
-    if found.status != 200:
-        raise NotAuthorized(f"{grant.issuer} refused to issue a token{_error_text(found)}")
-    document = found.document("token")
+    reply = yield Fetch("POST", grant.token_endpoint, headers, urlencode(form).encode())
+    assert isinstance(reply, FetchResult)
+    if reply.status != 200:
+        raise NotAuthorized(f"{grant.issuer} refused to issue a token{_error_text(reply)}")
+    document = reply.document("token")
     token, new_refresh_token = document.get("access_token"), document.get("refresh_token")
     if type(token) is not str or str(document.get("token_type", "bearer")).lower() != "bearer":
         raise NotAuthorized(f"{grant.issuer} did not return a bearer token")

@@ -92,7 +92,10 @@ class McpServers:
         return cls(read_config(document, os.environ if environment is None else environment), **options)
 
     async def __aenter__(self) -> Self:
-        """Connect to all servers concurrently."""
+        """Connect to all servers concurrently.
+
+        An unreachable server is listed in `problems`, or closes all and raises if `strict`; other errors always do.
+        """
         try:
             results = await asyncio.gather(*map(self._connect, self.clients.values()), return_exceptions=True)
         except BaseException:  # some of them are already open
@@ -139,6 +142,7 @@ class McpServers:
         await self.close()
 
     async def close(self) -> None:
+        """Stop connecting, close all clients, and close the shared transport."""
         for task in self._connecting:
             task.cancel()
         await asyncio.gather(*self._connecting, return_exceptions=True)
@@ -259,6 +263,7 @@ def _read_lock(source: str | Path | Object | None) -> Object | None:
 
 
 def _read_json(file: str | Path) -> JSON:
+    """Read a file as JSON; ConfigError if it cannot be read or parsed."""
     try:
         data = Path(file).read_bytes()
     except OSError as error:

@@ -84,7 +84,10 @@ class StdioLink:
         return self._gone is not None
 
     async def open(self) -> None:
-        """Start the process and the tasks that read its output."""
+        """Start the process, with few inherited environment variables, and the tasks that read its output.
+
+        ServerGone if it cannot be started, or was closed meanwhile.
+        """
         spec = self._spec
         assert spec.command is not None
         inherited = {name: self._environment[name] for name in _INHERITED if name in self._environment}
@@ -232,7 +235,10 @@ class StdioLink:
             future.set_result(message)
 
     async def _read_stderr(self) -> None:
-        """Read standard error, because a full pipe would block the process."""
+        """Read and log standard error, because a full pipe would block the process.
+
+        Its last lines explain a failure.
+        """
         assert self._process is not None
         assert self._process.stderr is not None
         stream = self._process.stderr
@@ -243,7 +249,10 @@ class StdioLink:
                     _log.debug("%s: %s", self._spec.name, self._stderr_lines[-1])
 
     async def _mark_gone(self, event: str) -> None:
-        """Mark the connection as over. Only the first call has an effect."""
+        """Mark the connection as over, fail the pending requests, and report the loss unless it is being closed.
+
+        Only the first call has an effect.
+        """
         if self._gone is not None:
             return
         label = self._spec.label

@@ -66,8 +66,8 @@ def read_call(request: RpcRequest, meta: Meta | None = None) -> ToolCallRequest:
         raise _malformed("inputResponses", "an object", answers)
     if state is not None and type(state) is not str:
         raise _malformed("requestState", "a string", state)
-    said = read_meta(params) if meta is None else meta
-    return ToolCallRequest(ToolCall(str(request.id), name, arguments), said, answers or {}, state)
+    meta = read_meta(params) if meta is None else meta
+    return ToolCallRequest(ToolCall(str(request.id), name, arguments), meta, answers or {}, state)
 
 
 def _malformed(field: str, expected: str, value: object) -> RpcError:
@@ -117,7 +117,10 @@ def read_result(raw: Object, call: ToolCall) -> ToolResult | InputRequired:
 def encode_result(
     result: ToolResult, *, version: str = LATEST, server: Object | None = None, losses: Losses | None = None
 ) -> Object:
-    """Write a result for `version`. `server` identifies the server, which a stateless result should do."""
+    """Write a result for `version`. `server` identifies the server, which a stateless result should do.
+
+    A structured result that the version has no field for is a loss; its text is sent in any case.
+    """
     structured = result.structured
     content = encode_content(result.parts, version=version, losses=losses) if result.parts else []
     if structured is not None and _has_only_structured(result):

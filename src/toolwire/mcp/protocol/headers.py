@@ -69,7 +69,7 @@ def decode_value(value: str) -> str:
 def find_header_arguments(schema: Object | None) -> HeaderArguments:
     """Return the arguments of a tool that are sent as headers. Raise SchemaError if a mark is invalid.
 
-    A tool with invalid marks is left out.
+    The caller leaves out a tool with invalid marks.
     """
     found: dict[str, tuple[str, ...]] = {}
     for name, path, declared in _find_marks(schema or {}, (), True):

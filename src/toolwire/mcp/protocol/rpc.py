@@ -199,7 +199,7 @@ def _parse(data: bytes | str, limit: int) -> JSON:
 
 
 def read_message(value: JSON) -> RpcMessage:
-    """Read a message from a parsed document."""
+    """Read a message from a parsed document; RpcError if it is not a JSON-RPC message."""
     if type(value) is not dict:
         hint = "send one message at a time" if type(value) is list else ""
         raise RpcError(INVALID_REQUEST, f"expected a JSON-RPC message, got {type_label(value)}", hint=hint)
@@ -220,15 +220,15 @@ def read_message(value: JSON) -> RpcMessage:
 
 
 def _read_request(value: Object, known: RequestId | None) -> RpcRequest | Notification:
-    """Read a request, or a notification if there is no id. `known` is the id, for the error answer."""
+    """Read a request, or a notification if there is no id (`known`). RpcError for a malformed method or params."""
     method, params = value["method"], value.get("params", {})
     if type(method) is not str:
         raise RpcError(
             INVALID_REQUEST, f"method must be a string, got {type_label(method)}", pointer="/method", request_id=known
         )
     if type(params) is not dict:
-        words = f"params must be an object, got {type_label(params)}"
-        raise RpcError(INVALID_PARAMS, words, pointer="/params", request_id=known, status=400)
+        problem = f"params must be an object, got {type_label(params)}"
+        raise RpcError(INVALID_PARAMS, problem, pointer="/params", request_id=known, status=400)
     return Notification(method, params) if known is None else RpcRequest(known, method, params)
 
 

@@ -174,7 +174,10 @@ class HttpApp:
         watch: DisconnectWatch,
         reply: ReplyWriter,
     ) -> None:
-        """Serve one request on its own. A disconnect cancels it; then `sent` is None and there is nothing to answer."""
+        """Serve one request on its own; an error becomes an answer, and another message is only acknowledged.
+
+        A disconnect cancels the request; then `sent` is None and there is nothing to answer.
+        """
         if not isinstance(message, RpcRequest):
             await reply.send_empty(202 if isinstance(message, Notification) else 400)
             return
@@ -243,7 +246,10 @@ class HttpApp:
     def _find_session(
         self, message: RpcMessage, headers: Mapping[str, str], principal: str, address: str
     ) -> tuple[HttpSession, str | None]:
-        """Return the session of a message; `initialize` opens one."""
+        """Return the session of a message; `initialize` opens one, and its id is returned, too.
+
+        RpcError without a session, or for a version that sessions do not support.
+        """
         if isinstance(message, RpcRequest) and message.method == "initialize" and SESSION not in headers:
             return self._sessions.open(principal, address)
         number = message.id if isinstance(message, RpcRequest) else None

@@ -65,7 +65,7 @@ class Resource(Value, frozen=True):
 
 
 def _match_template(template: str, uri: str) -> dict[str, str] | None:
-    """Match a URI, segment by segment, because no variable contains a slash."""
+    """Return the values of the variables if a URI matches, else None. No variable contains a slash."""
     template_segments, uri_segments = template.split("/"), uri.split("/")
     found: dict[str, str] = {}
     for pattern, text in zip(template_segments, uri_segments, strict=False):
@@ -77,7 +77,7 @@ def _match_template(template: str, uri: str) -> dict[str, str] | None:
 
 
 def _match_segment(pieces: list[str], text: str) -> dict[str, str] | None:
-    """Match literals and variables in turn, `pieces` being literal, name, literal, …, literal.
+    """Return the values of the variables if a segment matches, else None; `pieces` are literal, name, literal, …
 
     Every variable takes at least one character, the first ones as many as possible. Placing the literals from the right
     gives that in one pass; a regular expression would try all combinations of several variables.
@@ -225,7 +225,10 @@ def make_messages(value: Any, version: str = LATEST) -> list[Object]:
 
 
 def _to_messages(item: Any, version: str) -> list[Object]:
-    """Convert one value to messages, one per part, because an MCP prompt message has a single content block."""
+    """Convert one value to messages, one per part, because an MCP prompt message has a single content block.
+
+    ConfigError for a value that is neither text, media nor a message.
+    """
     if isinstance(item, str):
         item = Text(item)
     if isinstance(item, (Text, Media, Opaque)):

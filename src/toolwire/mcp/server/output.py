@@ -82,7 +82,7 @@ OutputStream: TypeAlias = asyncio.WriteTransport | _FileOutput
 
 @contextmanager
 def reserve_stdout() -> Iterator[Any]:
-    """Reserve standard output for messages, and redirect all other output to standard error."""
+    """Yield standard output, reserved for messages; until the end, redirect all other output to standard error."""
     reserved = os.fdopen(os.dup(1), "wb", buffering=0)
     saved_stdout = sys.stdout
     sys.stdout.flush()

@@ -95,7 +95,10 @@ _LISTS = frozenset({"tools/list", "resources/list", "resources/templates/list", 
 
 
 def serve_stateless(catalog: Catalog, request: RpcRequest, meta: Meta) -> PeerAction:
-    """Dispatch a request that carries its own version and capabilities."""
+    """Return the action for a request that carries its own version and capabilities.
+
+    RpcError if it is not supported.
+    """
     version, method = meta.version or "", request.method
     if version not in STATELESS:
         raise unsupported_version(version, STATELESS)
@@ -118,7 +121,10 @@ _LIST_METHODS = {
 
 
 def _supported_notifications(params: Object, catalog: Catalog) -> Object:
-    """Return the requested notifications that this server can send, which it acknowledges to the client."""
+    """Return the requested notifications that this server can send, which it acknowledges to the client.
+
+    RpcError if the request has none.
+    """
     requested = params.get("notifications")
     if type(requested) is not dict:
         raise RpcError(INVALID_PARAMS, "notifications must be an object", pointer="/params/notifications")
@@ -160,7 +166,10 @@ class ServerProtocol:
         return ResolveReply(message)
 
     def _handle_request(self, request: RpcRequest) -> PeerAction:
-        """Dispatch a request: statelessly if it states its version, otherwise as part of this conversation."""
+        """Return the action for a request: stateless if it states its version, otherwise part of this conversation.
+
+        RpcError before `initialize`, and for a method that is not supported.
+        """
         meta = read_meta(request.params)
         if meta.version is not None:
             return serve_stateless(self._catalog, request, meta)

@@ -25,7 +25,10 @@ def server_json(
     pypi: str | None = None,
     url: str | None = None,
 ) -> Object:
-    """Return the document. Raise ConfigError for values that the registry rejects."""
+    """Return `server.json` for a package on PyPI, a URL, or both.
+
+    Raise ConfigError for values that the registry rejects.
+    """
     _check(name, version, description)
     if pypi is None and url is None:
         raise ConfigError("neither a package nor a URL is given", hint="pass pypi=…, url=…, or both")

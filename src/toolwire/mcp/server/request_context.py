@@ -195,7 +195,11 @@ class RequestContext:
         return key or f"question_{self._count}"
 
     async def ask_all(self, questions: Mapping[str, InputRequest]) -> dict[str, Object]:
-        """Ask several questions at once. The keys are chosen by the caller."""
+        """Ask several questions at once, and return the answers by the keys that the caller chose.
+
+        In the stateless era, unanswered questions end the request (InputNeeded); the client repeats it with the
+        answers. In a session they are sent at once, and ToolError is raised if the client does not support them.
+        """
         missing: Object = {name: {} for name in map(_capability_of, questions.values()) if not self.can(name)}
         if self.version in STATELESS:
             if missing:
@@ -207,14 +211,17 @@ class RequestContext:
         return {key: await self._ask(method, params) for key, (method, params) in questions.items()}
 
     def _collect_answers(self, questions: Mapping[str, InputRequest]) -> dict[str, Object]:
-        """Return the answers sent with the request. End the request if one is missing or does not match its schema."""
+        """Return the answers sent with the request.
+
+        If one is missing or does not match its schema, store the questions in `unanswered` and raise InputNeeded.
+        """
         for key in questions:
             if key in self.answers and type(self.answers[key]) is not dict:
                 problem = f"the answer to {key!r} must be an object"
                 self.unanswered = RpcError(INVALID_PARAMS, problem, pointer=f"/params/inputResponses/{key}")
                 raise InputNeeded
         unanswered_keys = {
-            key: one for key, one in questions.items() if not _is_valid_answer(one, self.answers.get(key))
+            key: asked for key, asked in questions.items() if not _is_valid_answer(asked, self.answers.get(key))
         }
         if unanswered_keys:
             requests = {key: {"method": method, "params": params} for key, (method, params) in unanswered_keys.items()}
@@ -272,6 +279,10 @@ class ElicitApproval:
         self._otherwise = ApproverThread(otherwise)
 
     async def __call__(self, step: Approve) -> ApprovalReply:
+        """Ask the user of the client.
+
+        `otherwise` decides if the client cannot ask, or the arguments are too long to show.
+        """
         exchange = request_context_var.get()
         arguments = dumps(step.arguments)
         if exchange is None or not exchange.can_elicit or len(arguments) > _MAX_ARGUMENTS:
@@ -285,7 +296,10 @@ class ElicitApproval:
 
 
 def make_approver(approve: Approver | Literal["elicit", "suspend"] | None, store: Store | None) -> Approver | None:
-    """Return the approver of a server. A client that cannot elicit gets a stored question, if there is a store."""
+    """Return the approver of a server. A client that cannot elicit gets a stored question, if there is a store.
+
+    ConfigError for "suspend" without a store.
+    """
     if approve == "suspend" and store is None:
         raise ConfigError(
             'approve="suspend" needs a store', hint="pass store=open_store(…), which another process opens"

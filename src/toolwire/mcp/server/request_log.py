@@ -49,7 +49,10 @@ class RequestRecord:
         return _log.isEnabledFor(logging.INFO)
 
     def add_message(self, message: RpcMessage) -> None:
-        """Add the method, the tool, prompt or resource that it names, and the client."""
+        """Add the method, the tool, prompt or resource that it names, and the client.
+
+        The arguments only if configured.
+        """
         if isinstance(message, (Result, Failure)):
             self._name = "answer"
             return

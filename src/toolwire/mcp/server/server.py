@@ -220,7 +220,10 @@ class Server:
             self.listeners.changed("prompts")
 
     async def perform(self, work: ServeRequest, exchange: RequestContext) -> SendMessage:
-        """Return the answer to a request that runs a function."""
+        """Return the answer to a request that runs a function, with its context set; any failure is an error answer.
+
+        A remote client sees only the number of an internal error, which is in the log.
+        """
         number = work.request.id
         exchange.listeners = self.listeners
         token = request_context_var.set(exchange)
@@ -237,7 +240,11 @@ class Server:
             request_context_var.reset(token)
 
     async def _call_tool(self, work: ServeRequest, exchange: RequestContext) -> Object:
-        """Run a tool. If it stopped at a question to the client, answer with the question instead of its failure."""
+        """Run a tool and return its result; RpcError if it is unknown.
+
+        If it stopped at a question to the client, answer with the question instead of its failure. A remote client does
+        not see the text of an exception.
+        """
         tool_call = read_call(work.request, work.meta)
         call, key = tool_call.call, tool_call.meta.idempotency_key
         box = self.runner.box
@@ -260,7 +267,7 @@ class Server:
         return encode_result(result, version=work.version, server=self.catalog.info)
 
     def _validate_output(self, result: ToolResult) -> ToolResult:
-        """Turn a result that does not match the tool's output schema into an error, because clients validate it."""
+        """Log a result that does not match the tool's output schema, and return an error: clients validate it, too."""
         check = self._output_validators[result.name or ""]
         if check.accepts(result.structured):
             return result
@@ -290,7 +297,10 @@ class Server:
         return {**replace(unanswered, state=state).to_json(), "_meta": {SERVER_INFO: self.catalog.info}}
 
     async def _read_resource(self, work: ServeRequest, exchange: RequestContext) -> Object:
-        """Run the function of a resource. The error code for an unknown URI depends on the era."""
+        """Run the function of a resource and return its contents.
+
+        The error code for an unknown URI depends on the era.
+        """
         uri = work.request.params.get("uri")
         found = self.catalog.find_resource(uri) if isinstance(uri, str) else None
         stateless = work.version in STATELESS
@@ -319,7 +329,10 @@ class Server:
     async def _run_function(
         self, work: ServeRequest, exchange: RequestContext, function: Callable[..., Any], raw_arguments: Object
     ) -> Any:
-        """Call the function of a resource or prompt. Return its value, or `_InputRequiredReply` if it needs input."""
+        """Call the function of a resource or prompt. Return its value, or `_InputRequiredReply` if it needs input.
+
+        RpcError for arguments that do not fit the function.
+        """
         params = work.request.params
         answers, state = params.get("inputResponses"), params.get("requestState")
         if isinstance(answers, dict) or isinstance(state, str):

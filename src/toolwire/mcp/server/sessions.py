@@ -95,7 +95,10 @@ class HttpSessions:
         self._closing: set[asyncio.Task[None]] = set()
 
     def open(self, principal: str, address: str = "") -> tuple[HttpSession, str]:
-        """Open a session for a client. `address` identifies a client without a principal."""
+        """Open a session and return it with its id. `address` identifies a client without a principal.
+
+        Idle sessions are removed first; a client with too many loses its oldest, preferably an unused one.
+        """
         self._evict_idle()
         session_id = secrets.token_urlsafe(24)
         session = HttpSession(self._server, principal, address)

@@ -50,7 +50,10 @@ class LineServer(asyncio.Protocol):
         self._pause_if_busy()
 
     def _receive_line(self, line: bytes) -> None:
-        """Handle one line. A batch is answered as a whole, so it runs in a task of its own."""
+        """Handle one line.
+
+        A batch is answered as a whole, so it runs in a task of its own; an unreadable line fails.
+        """
         if is_batch(line):
             task = asyncio.create_task(self._answer_batch(line))
             self._batches.add(task)

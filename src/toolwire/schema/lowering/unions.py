@@ -49,7 +49,7 @@ def emit_union(emitter: EmitContext, node: UnionNode, depth: int) -> Emitted:
             keyword = "oneOf" if node.one_of else "anyOf"
             emitter.report_unenforced(node, keyword, "lifted arguments may match the wrong branch")
         codec = codecs.union_codec(
-            [(node, form.codec) for node, form in zip(branches, emitted, strict=True)], emitter.find_target
+            [(branch, form.codec) for branch, form in zip(branches, emitted, strict=True)], emitter.find_target
         )
     if emitter.dialect.lone_any_of:
         return Emitted(_describe_first_branch(emitter, out, node, codec), codec)

@@ -63,7 +63,7 @@ class _Tags:
         self.offered = OfferedTools([tool])
 
     def argument(self, key: str, schema: JSON) -> str:
-        """Return a rule for one argument with its tags."""
+        """Add a rule for one argument with its tags, and return its name."""
         pointer = child_pointer("", "properties", key)
         branches = self.reader.branches(schema, pointer)
         raw = RawText(
@@ -98,8 +98,8 @@ class _Tags:
         strings = [branch for branch in branches if branch.get("type") == "string"]
         if free or strings:
             text = raw_terminal(self.rules, self.reader, [*free, *strings], pointer, raw, TEXT_TYPES)
-            said = "true" if self.notation.types == "string" else "string"
-            options += [f"{self._open(key, said)} {self.rules.until(text, self._close(key))}"] if text else []
+            label = "true" if self.notation.types == "string" else "string"  # string="true", or type="string"
+            options += [f"{self._open(key, label)} {self.rules.until(text, self._close(key))}"] if text else []
         others = [branch for branch in branches if branch.get("type") not in (None, "string")]
         others += [{"type": kind} for kind in _ALL_TYPES] if free else []
         if others and self.notation.types == "string":
@@ -110,7 +110,7 @@ class _Tags:
                 self._json(
                     key,
                     _TYPE_NAMES.get(kind, kind),
-                    self.reader.embed({"anyOf": [one for one in others if one["type"] == kind]}),
+                    self.reader.embed({"anyOf": [branch for branch in others if branch["type"] == kind]}),
                     raw,
                 )
                 for kind in kinds
@@ -168,9 +168,10 @@ class _Literals:
         write_key: Callable[[str], str],
         depth: int = 0,
     ) -> str:
-        """Return members with commas between those that are present.
+        """Return an expression for members with commas between the present ones.
 
-        The first one present is a required one or precedes it; each rule `rest` is the members after one.
+        The first member that is present is the first required one, or an optional one before it. Built from the end:
+        each rule `rest` has the members after one of them.
         """
         written = [
             self.value(schema, child_pointer(pointer, "properties", key), depth + 1) for key, schema, _ in members
@@ -208,7 +209,7 @@ class _Literals:
         return union(self._branch(branch, pointer, depth) for branch in branches)
 
     def _branch(self, branch: Object, pointer: str, depth: int) -> str:
-        """Return the notation of a value of one type."""
+        """Return the notation of a value of one type; keywords that it does not enforce are left to the validator."""
         if "enum" in branch:
             return union(self.rules.literal(write_literal(value, self.language)) for value in branch["enum"])
         kind = branch.get("type")
@@ -248,11 +249,12 @@ class _Literals:
         return f"{self.rules.literal(quote)} {self.rules.until(text, quote)}"
 
     def _array(self, branch: Object, pointer: str, depth: int) -> str:
+        """Return the notation of an array: its first items by position, then others, within its bounds."""
         self.reader.leave(branch, pointer, "items", "prefixItems", "minItems", "maxItems")
         first = branch.get("prefixItems", [])
         least, most = branch.get("minItems", 0), branch.get("maxItems", _FREE_ITEMS)
         items = [
-            self.value(one, child_pointer(pointer, "prefixItems", index), depth + 1) for index, one in enumerate(first)
+            self.value(node, child_pointer(pointer, "prefixItems", at), depth + 1) for at, node in enumerate(first)
         ]
         more = branch.get("items", True)
         if not self.reader.branches(more, pointer):
@@ -261,7 +263,7 @@ class _Literals:
         return f'"[" {self._items(items, item, least, most)} "]"'
 
     def _items(self, first: list[str], item: str, least: int, most: int) -> str:
-        """Return between `least` and `most` items with commas: those of `first`, then any number of `item`."""
+        """Return between `least` and `most` items with commas: the items `first`, then any number of `item`."""
         comma = self.rules.literal(self.comma)
         body = ""
         for index in reversed(range(min(len(first), most))):
@@ -329,11 +331,12 @@ class _Nested:
         return self.rules.rule(name, f"{opening} {union(self._values(key, branches, pointer, depth))}")
 
     def _values(self, key: str, branches: list[Object], pointer: str, depth: int) -> list[str]:
+        """Return the spellings of a value with its closing tag: raw text for scalars, nested tags for containers."""
         closing = f"{self.mark}</{key}>"
         kinds: Types = frozenset(str(branch.get("type", "")) for branch in branches)
         is_any = "" in kinds or depth > _MAX_DEPTH
         types = ANY if is_any else kinds
-        scalars: list[Object] = [{}] if is_any else [one for one in branches if one["type"] not in ("array", "object")]
+        scalars: list[Object] = [{}] if is_any else [own for own in branches if own["type"] not in ("array", "object")]
         text = raw_terminal(self.rules, self.reader, scalars, pointer, self.raw, types) if scalars else ""
         options = [self.rules.until(text, closing)] if text else []
         for branch in () if is_any else branches:

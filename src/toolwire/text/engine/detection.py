@@ -69,7 +69,10 @@ def _matches(name: str, pattern: str) -> bool:
 
 
 def detect_by_text(text: str) -> str | None:
-    """Return the format of the first call in the text."""
+    """Return the format of the first call in the text, or None.
+
+    The text after a shared marker may select another one.
+    """
     first = min(
         ((text.find(marker), -len(marker), marker, name) for marker, name in FORMAT_MARKERS if marker in text),
         default=None,

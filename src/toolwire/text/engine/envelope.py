@@ -46,6 +46,7 @@ def read_envelope(
     """Read one call object. `terminators` are the terminals of a call that is not JSON.
 
     If it is not `is_certain` that the object is a call, its name must be an offered one, or arguments must follow it.
+    Malformed before the call started, Truncated at the end of the text; broken arguments make the call invalid.
     """
     turn.spans.begin_call()
     yield from turn.reader.expect("{")
@@ -84,7 +85,7 @@ class _Envelope:
         self.unknown = ""  # a member that may be the arguments under another name
 
     def read(self) -> Parsing[None]:
-        """Read the members up to the closing brace, which may be missing once the arguments were read."""
+        """Read the members, emit the call, and read the closing brace, which may be missing after the arguments."""
         reader = self.turn.reader
         while True:
             head = _member_head(reader.text, reader.at)
@@ -255,7 +256,10 @@ class _Envelope:
 
 
 def read_arguments(turn: ParseContext, terminators: Terminals) -> Parsing[None]:
-    """Read the arguments of a started call, up to its end."""
+    """Read the arguments of a started call, and end the call; text that is not JSON makes it invalid.
+
+    Truncated, after the call has ended as truncated, if the text ends inside them.
+    """
     reader, writer = turn.reader, turn.writer
     turn.spans.begin_arguments()
     first = yield from reader.peek()
@@ -306,7 +310,7 @@ def _read_broken_arguments(turn: ParseContext, terminators: Terminals, error: Ma
 
 
 def _emit_arguments(turn: ParseContext, raw: str) -> None:
-    """Pass on complete arguments: an object, an object inside a string, or nothing."""
+    """Write complete arguments: an object, an object inside a string, which is reported, or nothing for null."""
     raw = raw.strip()
     if raw == "null":
         raw = ""
@@ -335,7 +339,7 @@ def _read_raw(turn: ParseContext) -> Parsing[list[str]]:
 
 
 def _read_json_string(turn: ParseContext) -> Parsing[str]:
-    """Read a JSON string, and return its decoded value."""
+    """Read a JSON string and return its decoded value; Malformed or Truncated if there is none."""
     reader = turn.reader
     plain = _plain_string(reader.text, reader.at)
     if plain is not None:

@@ -123,7 +123,7 @@ class EventBuilder:
         return events
 
     def hold(self) -> None:
-        """Hold the following events, because they may have to be dropped."""
+        """Hold the following events, because they may have to be dropped, and remember the present state."""
         state = _Checkpoint(
             self._items,
             self._key,
@@ -156,7 +156,7 @@ class EventBuilder:
         self.add_diagnostic("truncated", position, "the text ends before the reasoning around a call")
 
     def drop(self) -> None:
-        """Drop the held events, as if they had never been written."""
+        """Drop the held events and restore the state before them, as if they had never been written."""
         assert self._held is not None
         self._events, state = self._held
         self._items, self._key, self._open, self.calls, self._space = state[:5]
@@ -207,7 +207,7 @@ class EventBuilder:
             self._pieces.append(piece)
 
     def end_item(self) -> None:
-        """End the current text or reasoning."""
+        """End the current text or reasoning, if any; without deltas, it is emitted as a whole now."""
         self._reasoning_space = ""
         kind, self._open = self._open, ""
         if not kind:
@@ -247,7 +247,7 @@ class EventBuilder:
         self._flaw = self._flaw or flaw
 
     def add_json_arguments(self, piece: str) -> None:
-        """Write more of the arguments as JSON text."""
+        """Write more of the arguments as JSON text, and emit the end of each top-level argument that is complete."""
         if not self._deltas:
             self._raw.append(piece)
             return

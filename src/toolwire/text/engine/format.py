@@ -249,7 +249,7 @@ class Parser:
         return self._reader.stopped
 
     def feed(self, chunk: str) -> list[Event]:
-        """Parse more text; return the events that are certain."""
+        """Parse more text; return the events that are certain. ConfigError for bytes; nothing happens after `close`."""
         if not isinstance(chunk, str):
             raise ConfigError(f"the parser requires str, got {type(chunk).__name__}", hint="decode the bytes first")
         if not chunk or self._closed:
@@ -261,7 +261,10 @@ class Parser:
         return self._writer.take()
 
     def close(self, *, finished: bool = True) -> list[Event]:
-        """End the text. `finished` is False if the model was interrupted by length, by an error, or by the caller."""
+        """End the text and return the last events; nothing the second time.
+
+        `finished` is False if the model was interrupted by length, by an error, or by the caller.
+        """
         if self._closed:
             return []
         self._closed = True

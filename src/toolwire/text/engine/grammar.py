@@ -42,7 +42,7 @@ _BREAKS = r"/\n{1,4}/"
 class CallGrammar(Value, frozen=True):
     """A grammar in the Lark dialect of llguidance.
 
-    `lark` is the grammar of a whole turn, `calls` that of the calls alone. `triggers` are the texts at which a call
+    `lark` is the grammar of a whole turn, `calls` is for the calls alone. `triggers` are the texts at which a call
     begins in a turn with text, and `markers` all literals of calls; a tokenizer may have a special token for some of
     them. `residual` has pointers that begin with the name of the tool.
     """
@@ -162,7 +162,7 @@ class _TurnRules:
         return [self.template.before, *parts, self.template.between, self.template.after]
 
     def calls(self) -> str:
-        """Return all calls of a turn, as the format renders them."""
+        """Return an expression for all calls of a turn, as the format renders them."""
         form = self.template
         opening, separator, closing = self._frame()
         first = self._any_call(opening)
@@ -190,7 +190,7 @@ class _TurnRules:
         return self.rules.add("call", union(self._call(tool, (opening, *self.template.call)) for tool in self.tools))
 
     def _call(self, tool: Tool, parts: Sequence[str | Slot]) -> str:
-        """Return one call, with adjacent literals joined."""
+        """Add a rule for one call of a tool, with adjacent literals joined, and return its name."""
         symbols: list[str] = []
         text = ""
         for part in parts:
@@ -253,7 +253,7 @@ class _TurnRules:
         ]
 
     def _after_trigger(self, tool: Tool, trigger: str) -> str:
-        """Return the rest of the first call after its trigger."""
+        """Return an expression for the rest of the first call after its trigger; ConfigError if it has no trigger."""
         parts = (self.template.before, *self.template.call)
         joined: list[str | Slot] = []
         for part in parts:
@@ -280,7 +280,7 @@ class _TurnRules:
     # text and reasoning
 
     def required(self, body: str) -> str:
-        """Return a turn of calls, with reasoning before them if it is allowed."""
+        """Return an expression for a turn of calls (`body`), with reasoning before them if it is allowed."""
         if self.options.reasoning and self.pairs:
             return f"{self._closed_reasoning(self.reasoning_closers())} ({_BREAKS})? {body}"
         if not self.options.may_reason or not self.pairs:
@@ -293,7 +293,10 @@ class _TurnRules:
         return f"({self.rules.add('reasoning', union(blocks))} ({_BREAKS})?)? {body}"
 
     def free(self, body: str) -> str:
-        """Return a turn of text, reasoning and calls in any order."""
+        """Return an expression for a turn of text, reasoning and calls (`body`) in any order.
+
+        Where a style reads calls only at the start of the message, they are not triggered inside the text.
+        """
         tags = [] if self.form.calls_in_reasoning else self.tags
         calls = self.options.choice.mode != "none"
         chunk = self._chunk(tags)
@@ -342,9 +345,9 @@ class _TurnRules:
     def _closed_reasoning(self, closers: Sequence[str]) -> str:
         """Return reasoning up to one of its closers. Inside it, all text and most special tokens are free."""
         ends = list(dict.fromkeys(closers))
-        mentions, openers = self._mentions()
+        patterns, openers = self._excluded_in_reasoning()
         excluded = [*ends, *self.form.ends_reasoning, *openers]
-        body = self.rules.without(any_text(), excluded, mentions)
+        body = self.rules.without(any_text(), excluded, patterns)
         closed = union(self._until(body, end) for end in ends)
         free = self._free_tokens(excluded)
         if not free:
@@ -352,20 +355,20 @@ class _TurnRules:
         some = self.rules.add("CHUNK", self._some(body))
         return self.rules.add("thoughts", f"(({some})? {free})* {closed}")
 
-    def _mentions(self) -> tuple[list[str], list[str]]:
+    def _excluded_in_reasoning(self) -> tuple[list[str], list[str]]:
         """Return patterns and texts that reasoning must not contain.
 
         The parser reads a call inside reasoning, and ignores it as a draft only if it finds its end. The opener of a
         call may be mentioned where the text after it shows that it is none.
         """
-        openers = [one for one in self._strong if one]
+        openers = [opener for opener in self._strong if opener]
         trigger = self.template.trigger
         joined = self.template.before + "".join(takewhile(_is_literal, self.template.call))  # type: ignore[arg-type]
         following = joined.partition(trigger)[2].strip() if trigger else ""
         if not following or self.form.calls_in_reasoning or self.rules.token(self.rules.pieces(trigger)[0]):
             return [], [*openers, *self.triggers()]
         first = "|".join(map(quote_regex, dict.fromkeys((following[0], "{", "["))))
-        return [rf"{quote_regex(trigger)}\s*({first})"], [one for one in openers if one != trigger]
+        return [rf"{quote_regex(trigger)}\s*({first})"], [opener for opener in openers if opener != trigger]
 
     def _reasoning_segments(self, chunk: str, tags: Sequence[tuple[str, str]]) -> list[str]:
         openers = dict.fromkeys(opener for opener, _ in tags)

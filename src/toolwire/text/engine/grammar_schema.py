@@ -59,8 +59,8 @@ class SchemaBranches:
             node = self._merge(node, pointer)
         if "anyOf" in node and depth < _MAX_HOPS:
             outer = {key: value for key, value in node.items() if key != "anyOf"}
-            merged = [{**outer, **(self.resolve(one) or {})} for one in node["anyOf"] if one is not False]
-            return [one for part in merged for one in self.branches(part, pointer, depth + 1)]
+            merged = [{**outer, **(self.resolve(part) or {})} for part in node["anyOf"] if part is not False]
+            return [branch for part in merged for branch in self.branches(part, pointer, depth + 1)]
         kinds = node.get("type")
         allowed = [kinds] if isinstance(kinds, str) else kinds
         if "enum" in node or "const" in node:
@@ -179,6 +179,10 @@ class _TextGuard:
         return root
 
     def apply(self, schema: JSON) -> JSON:
+        """Return the schema with the pattern on all strings and keys; a schema without a shape becomes a free value.
+
+        Constants stay as they are.
+        """
         if schema is False or (isinstance(schema, dict) and ("enum" in schema or "const" in schema)):
             return schema
         if schema is True or not isinstance(schema, dict) or not (schema.keys() & _SHAPING):
@@ -288,6 +292,10 @@ def raw_terminal(
 
 
 def _option(rules: LarkRules, reader: SchemaBranches, branch: Object, pointer: str, raw: RawText, types: Types) -> str:
+    """Return a regular expression for the raw text of one branch; unenforced keywords are left to the validator.
+
+    A string must not look like a value of another type in `types`, because the parser would read it as that.
+    """
     if "enum" in branch:
         return _constants(branch["enum"], raw, types)
     kind = branch.get("type")

@@ -53,7 +53,7 @@ class JsonEndScanner:
         self._stack: list[str] = []
 
     def feed(self, text: str, at: int) -> int:
-        """Scan from `at`; return the position reached."""
+        """Scan from `at` to the end of the value, an error or the end of the text; return the position reached."""
         end = len(text)
         while at < end and not (self.done or self.failed):
             if self._expect == _STRING:
@@ -108,7 +108,10 @@ class JsonEndScanner:
         return found.end()
 
     def _scan_structure(self, character: str) -> int:
-        """Handle one character outside strings; return the number of characters consumed."""
+        """Handle one character outside strings; return the number of characters consumed.
+
+        A bare value is not consumed here, and neither is a character that sets `failed`.
+        """
         expect = self._expect
         if character == '"' and expect in (_VALUE, _FIRST_VALUE, _KEY, _FIRST_KEY):
             self._is_key = expect in (_KEY, _FIRST_KEY)
@@ -159,7 +162,10 @@ class BrokenJson(Malformed):
 
 
 def read_json_value(reader: Reader, sink: Callable[[str], object]) -> Parsing[None]:
-    """Pass on one JSON value as it arrives."""
+    """Pass one JSON value to `sink` as it arrives.
+
+    BrokenJson if it is not JSON, Truncated if the text ends inside it.
+    """
     end = JsonEndScanner()
     while True:
         stop = end.feed(reader.text, reader.at)

@@ -51,7 +51,10 @@ GEMMA = LiteralSyntax(('<|"|>', "<escape>", '"'), escapes=False, bare_words=True
 def read_literal(
     reader: Reader, language: LiteralSyntax, sink: Callable[[str], object], depth: int = 0
 ) -> Parsing[JSON]:
-    """Read one value; `sink` receives it as JSON text, piece by piece."""
+    """Read and return one value; `sink` receives it as JSON text, piece by piece.
+
+    Malformed for other text or too many levels, Truncated at the end of the text.
+    """
     if depth > _DEPTH:
         raise Malformed(f"nested more than {_DEPTH} levels deep")
     yield from reader.read_spaces()
@@ -95,7 +98,7 @@ def _read_string(reader: Reader, language: LiteralSyntax, quote: str, sink: Call
     escapes = language.escapes or quote == '"'  # JSON's quotes have JSON's escapes
     stops = terminals(quote, "\\") if escapes else terminals(quote)
     run = _string_runs[quote[0]] if escapes else None
-    doubtful = False
+    doubtful = False  # an inner quote was read as text, so the next one is less certain to end the string
     while True:
         if run is not None:
             stop = run(reader.text, reader.at).end()  # type: ignore[union-attr]  # the pattern matches everywhere
@@ -235,7 +238,7 @@ def _read_dict(
 
 
 def read_key(reader: Reader, language: LiteralSyntax) -> Parsing[str]:
-    """Read a key and the colon after it."""
+    """Read a key and the colon after it; Malformed for a key without quotes where the language requires them."""
     yield from reader.read_spaces()
     quote = yield from reader.read_one_of(language.quotes)
     if quote is not None:
@@ -263,7 +266,10 @@ def _read_comma(reader: Reader) -> Parsing[None]:
 
 
 def _read_word(reader: Reader, language: LiteralSyntax, sink: Callable[[str], object]) -> Parsing[JSON]:
-    """Read a number, a constant or, if the language has bare words, a string without quotes."""
+    """Read a number, a constant or, if the language has bare words, a string without quotes.
+
+    Malformed for any other text, Truncated at the end of the text.
+    """
     word = yield from _read_token(reader)
     if not word:
         ended = reader.ended and reader.at == len(reader.text)
@@ -297,7 +303,10 @@ def _word_value(word: str) -> JSON:
 
 
 def _read_token(reader: Reader) -> Parsing[str]:
-    """Read a number, a bare word or a bare key, up to the next structural character."""
+    """Read a number, a bare word or a bare key, up to the next structural character.
+
+    Truncated if the text ends in it.
+    """
     pieces: list[str] = []
     while True:
         stop = _bare(reader.text, reader.at).end()  # type: ignore[union-attr]  # the pattern matches everywhere
@@ -312,7 +321,7 @@ def _read_token(reader: Reader) -> Parsing[str]:
 
 
 def write_literal(value: JSON, language: LiteralSyntax) -> str:
-    """Write the value in that language."""
+    """Write the value in that language: keys bare where they may be, constants as Python or JSON spells them."""
     if isinstance(value, str):
         return _write_string(value, language)
     if isinstance(value, dict):

@@ -95,8 +95,8 @@ class ReasoningMarkers:
         self.openers = tuple(filter(None, self.closers_of))
         self.phrases = tuple(opener for opener in self.openers if _is_phrase(opener))
         self.tags = tuple(opener for opener in self.openers if not _is_phrase(opener))
-        self.orphans = frozenset(one for one in self.closers if not _is_phrase(one) and one not in noise)
-        self.silent = tuple(one for one in noise if is_special_token(one) and one not in self.closers)
+        self.orphans = frozenset(closer for closer in self.closers if not _is_phrase(closer) and closer not in noise)
+        self.silent = tuple(token for token in noise if is_special_token(token) and token not in self.closers)
 
 
 @lru_cache(256)
@@ -172,6 +172,7 @@ class Fences:
         self._after_text = False  # the open block follows text
 
     def feed(self, piece: str) -> None:
+        """Add text and update the state line by line; lines without marks are skipped."""
         stop = piece.find("\n")
         if stop < 0:
             self._append(piece)

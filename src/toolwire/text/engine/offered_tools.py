@@ -107,7 +107,10 @@ def child_schema(schema: Any, key: str | int, root: Any) -> Any:
 
 
 def _add_children(schema: Any, key: str | int, root: Any, found: list[Any], seen: set[int]) -> None:
-    """Collect the schemas of a property or an item in all branches. Each node is visited once: references may be cyclic."""
+    """Add to `found` the schemas of a property, or of an item for an int, in all branches.
+
+    Each node is visited once: references may be cyclic.
+    """
     if not isinstance(schema, dict) or id(schema) in seen:
         return
     seen.add(id(schema))
@@ -164,6 +167,7 @@ def _resolve(pointer: str, root: Any) -> Any:
 
 
 def json_type(value: JSON) -> str:
+    """Return the name of a value's JSON type; whole numbers are integers only if they are written so."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -204,7 +208,10 @@ def convert_text(text: str, types: Types) -> JSON:
 
 
 def _parse_json(text: str, types: Types) -> JSON:
-    """Parse a text as JSON; if a string is not allowed, also one whose quotes were escaped once too often."""
+    """Parse a text as JSON, or return _MISSING.
+
+    If a string is not allowed, also text with quotes escaped once too often.
+    """
     try:
         return parse(text)
     except ProtocolError:

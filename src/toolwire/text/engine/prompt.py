@@ -56,7 +56,7 @@ def _render_type(schema: Any, depth: int) -> str:
             return " | ".join(dict.fromkeys(_render_type(branch, depth + 1) for branch in schema[word])) or "any"
     kind = schema.get("type")
     if isinstance(kind, list):
-        return " | ".join(_render_type({**schema, "type": one}, depth + 1) for one in kind) or "any"
+        return " | ".join(_render_type({**schema, "type": name}, depth + 1) for name in kind) or "any"
     if kind == "array":
         return f"{_parenthesise(_render_type(schema.get('items'), depth + 1))}[]"
     if kind == "object":
@@ -203,7 +203,7 @@ def _write_samples(style: Style, names: Sequence[str], arguments: Sequence[Objec
 
 
 def _common_prefix(texts: Sequence[str]) -> str:
-    """Return the common prefix: that of the first and the last text in sorted order."""
+    """Return the common prefix, which is the same for the first and the last text in sorted order."""
     first, last = min(texts), max(texts)
     length = next((index for index, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
     return first[:length]

@@ -103,7 +103,7 @@ class Terminals:
         start, found = stop, None
         if not self._searches:
             found_by_others = {literal for indented in self._indented.values() for literal in indented}
-            self._searches = _searches_by_character([one for one in self.literals if one not in found_by_others])
+            self._searches = _searches_by_character([other for other in self.literals if other not in found_by_others])
         for character, search in self._searches:
             near = text.find(character, at, stop)
             match = None if near < 0 else search(text, near, stop)
@@ -215,7 +215,7 @@ class Reader:
         return self.text[self.at : self.at + count]
 
     def read_spaces(self) -> Parsing[str]:
-        """Read all white space."""
+        """Read and return all white space; wait for more text if it may continue."""
         if self.at < len(self.text) and self.text[self.at] not in _SPACES:
             return ""
         pieces = []
@@ -236,7 +236,7 @@ class Reader:
             if self.ended or not self._may_grow(literals):
                 if not text.startswith(literals, at):
                     return None
-                found = max([one for one in literals if text.startswith(one, at)], key=len)
+                found = max([literal for literal in literals if text.startswith(literal, at)], key=len)
                 self.read_to(at + len(found))
                 return found
             yield
@@ -272,7 +272,10 @@ class Reader:
             yield
 
     def read_word(self, terminals: Terminals, limit: int = 256) -> Parsing[tuple[str, str | None]]:
-        """Read a short text and the terminal after it: a name, a key, a header."""
+        """Read a short text and the terminal after it (a name, a key, a header); None instead of it at the end.
+
+        Malformed for a text longer than `limit`, which is read up to there.
+        """
         pieces: list[str] = []
         remaining = limit
         while True:
@@ -291,7 +294,7 @@ class Reader:
             yield
 
     def unread(self, text: str) -> None:
-        """Return text that was just read to the input."""
+        """Put text that was just read back to the input, and remove it from the records `taken` and `tape`."""
         if len(text) > self.at:  # it arrived in several pieces, and the first ones are gone
             self.text = text + self.text[self.at :]
             self.offset += self.at - len(text)

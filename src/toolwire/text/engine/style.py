@@ -106,7 +106,7 @@ class CallTemplate(Value, frozen=True):
 
 
 def closing_texts(template: CallTemplate, keys: Sequence[str]) -> tuple[str, ...]:
-    """Return the texts that close a value, a call or all calls, the longest first; `keys` are those of arguments."""
+    """Return the texts that close a value, a call or all calls, the longest first; `keys` are names of arguments."""
     notation = template.arguments
     last = template.call[-1]
     tail = last if isinstance(last, str) else ""
@@ -180,7 +180,7 @@ class ParseContext:
         self.writer.end_argument(key, value)
 
     def close(self, closers: tuple[str, ...], *, surplus: tuple[str, ...] = (), fence: str = "") -> Parsing[None]:
-        """Read a closer. If there is none, the white space belongs to the text that follows.
+        """Read a closer and count it as a part of the call. If there is none, report it; white space is then text.
 
         A `fence` belongs to the call, too: the closer may follow it, or is missing.
         """

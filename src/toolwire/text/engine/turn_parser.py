@@ -127,7 +127,11 @@ class _TurnParser:
                 yield from self._read_other(found)
 
     def _read_other(self, found: str) -> Parsing[None]:
-        """Handle markup that is neither a call nor reasoning: a citation, a call in another format, a stray closer."""
+        """Handle markup that is neither a call nor reasoning.
+
+        Dropped tokens and citations are skipped; a call in another format and a stray closer are reported, and are
+        text.
+        """
         reader = self.turn.reader
         if found in self.dropped:
             rest = reader.text[reader.at :]
@@ -174,7 +178,7 @@ class _TurnParser:
         writer.invalidate_calls()
 
     def _read_bare_json(self, opening: str) -> Parsing[None]:
-        """Report an object that names an offered tool, in a format whose calls do not look like that."""
+        """Emit an object as text, and report it once if it names an offered tool: calls look different here."""
         start = self.turn.reader.position - len(opening)
         name = yield from self.turn.reader.read_one_of(tuple(f'{name}"' for name in self.turn.offered.names))
         is_quoted = self.arrays and self.has_text  # an array after text is JSON in an answer
@@ -209,7 +213,10 @@ class _TurnParser:
         return is_partial
 
     def _read_message_start(self) -> Parsing[None]:
-        """Try to read a call or reasoning at the start of a message whose opener is ordinary text."""
+        """Try to read a call or reasoning at the start of a message.
+
+        Its opener may be ordinary text, or be in a code block. Otherwise everything is unread.
+        """
         reader, phrases = self.turn.reader, self.markers.phrases
         reader.taken = []
         yield from reader.read_spaces()
@@ -239,7 +246,10 @@ class _TurnParser:
     def _read_call(
         self, opener: str, before: Sequence[str] = (), *, emit: Callable[[str], object] | None = None
     ) -> Parsing[bool]:
-        """Read a call; return whether it is one. If not, `emit` receives its text."""
+        """Read a call; return whether it is one. If not, it is reported, and `emit` receives its text.
+
+        `before`: text before the opener that belongs to it. The rest of the turn is skipped where a call ends the turn.
+        """
         reader, writer = self.turn.reader, self.turn.writer
         start, calls = reader.position - len(opener), writer.calls
         reader.taken = [*before, opener]
@@ -285,7 +295,7 @@ class _TurnParser:
             emit(taken)
 
     def _read_fence(self) -> Parsing[None]:
-        """Read the fence that closes a code block around calls."""
+        """Read the fence that closes a code block around calls; without one, the white space is unread."""
         reader = self.turn.reader
         if not self.in_code_block:
             return
@@ -419,7 +429,7 @@ class _TurnParser:
         self.has_text = False
 
     def _skip_rest(self, reason: str) -> Parsing[None]:
-        """Ignore the remaining text; `stopped` signals the caller to stop."""
+        """Ignore the remaining text and report it with the `reason`; `stopped` signals the caller to stop."""
         self.turn.reader.stopped = True
         dropped: list[str] = []
         yield from self.turn.reader.read_until(terminals(), dropped.append)

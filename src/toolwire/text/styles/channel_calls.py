@@ -102,7 +102,10 @@ class ChannelCalls(StyleBase, frozen=True):
         return before + header
 
     def _route(self, header: str) -> tuple[_MessageKind, str]:
-        """Return the kind of a message by its role, recipient and channel, and the recipient."""
+        """Return the kind of a message by its role, recipient and channel, and the recipient.
+
+        A role other than the assistant is foreign: the model must not write such a message.
+        """
         if header.startswith(self.start) and _first_word(header.removeprefix(self.start)) not in (
             "",
             "assistant",
@@ -262,7 +265,7 @@ class ChannelCalls(StyleBase, frozen=True):
             f"{body.after}{self.ends[0]}",
         )
         thoughts = tuple(
-            (f"{self.start}assistant {_WEAK}{one}{self.message}", self.ends[0]) for one in self.reasoning_channels
+            (f"{self.start}assistant {_WEAK}{name}{self.message}", self.ends[0]) for name in self.reasoning_channels
         )
         return CallTemplate(call, body.arguments, trigger=body.trigger, forbidden=body.forbidden, reasoning=thoughts)
 

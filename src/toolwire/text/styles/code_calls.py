@@ -45,7 +45,7 @@ class PythonicCalls(StyleBase, frozen=True):
         return ("[",) if self.bare else ()
 
     def read(self, turn: ParseContext, opener: str) -> Parsing[None]:
-        """Read a list of calls after an opener; `[` as the opener must be followed by a name."""
+        """Read a list of calls after an opener. `[` as the opener must be followed by a name, else Malformed."""
         reader = turn.reader
         weak = opener == "["
         yield from reader.read_spaces()
@@ -73,7 +73,10 @@ class PythonicCalls(StyleBase, frozen=True):
         return True
 
     def _read_calls(self, turn: ParseContext, *, weak: bool) -> Parsing[None]:
-        """Read calls up to the closing bracket, or up to the closing token around them."""
+        """Read calls up to the closing bracket, or up to the closing token around them.
+
+        After a `weak` opener, a missing bracket is reported, and the white space before it is text.
+        """
         reader = turn.reader
         while True:
             yield from self._read_call(turn, weak=weak)
@@ -100,7 +103,10 @@ class PythonicCalls(StyleBase, frozen=True):
         return not (following.isalpha() or following == "_")
 
     def _read_call(self, turn: ParseContext, *, weak: bool) -> Parsing[None]:
-        """Read one call. After a `weak` opener its name must be an offered tool."""
+        """Read one call. After a `weak` opener its name must be an offered tool.
+
+        Malformed if it is no call, Truncated at the end of the text; malformed arguments make the call invalid.
+        """
         reader = turn.reader
         turn.spans.begin_call()
         name, end = yield from reader.read_word(terminals(*_NAME_ENDS), 128)
@@ -125,7 +131,7 @@ class PythonicCalls(StyleBase, frozen=True):
         turn.writer.end_object("complete", reader.position)
 
     def read_arguments(self, turn: ParseContext, name: str) -> Parsing[None]:
-        """Read arguments up to the closing parenthesis: `key=value`, positional, or `**{…}`."""
+        """Read and write arguments up to the closing parenthesis: `key=value`, positional, or `**{…}`."""
         reader = turn.reader
         given = 0
         yield from reader.read_spaces()
@@ -155,7 +161,10 @@ class PythonicCalls(StyleBase, frozen=True):
             turn.emit_argument(key, value)
 
     def _read_key(self, turn: ParseContext, name: str, given: int) -> Parsing[str]:
-        """Read `key=`; for a positional argument, return the tool's parameter at that position."""
+        """Read and return `key=`; for a positional argument, return the tool's parameter at that position.
+
+        Malformed if the tool has none there.
+        """
         reader = turn.reader
         first = yield from reader.peek()
         if first.isalpha() or first == "_":
@@ -237,7 +246,10 @@ class InlineCalls(StyleBase, frozen=True):
         return tuple(f"[{name}(" for name in offered.names)
 
     def read(self, turn: ParseContext, opener: str) -> Parsing[None]:
-        """Read the input up to its parenthesis. A bracket or an arrow must follow, or the end of the text."""
+        """Read the input up to its parenthesis, and emit the call. A bracket or an arrow must follow, or the end.
+
+        Otherwise Malformed. An arrow ends the turn, because the result would follow it.
+        """
         reader, name = turn.reader, opener[1:-1]
         start = reader.position
         turn.spans.mark_name(start - len(name) - 1, start - 1)
@@ -269,7 +281,7 @@ class InlineCalls(StyleBase, frozen=True):
 
 
 def _read_input(reader: Reader, pieces: list[str]) -> Parsing[bool]:
-    """Collect the input up to the matching parenthesis; False if the text ends before it.
+    """Collect the input up to the matching parenthesis; False if the text ends before it, Malformed at a line break.
 
     Quotes are significant only where they begin a Python value, because raw text may contain an apostrophe.
     """
@@ -373,7 +385,7 @@ class LiteralCalls(StyleBase, frozen=True):
         yield from turn.close((self.close,))
 
     def _read_arguments(self, turn: ParseContext) -> Parsing[None]:
-        """Read `key:value` pairs up to the closing brace."""
+        """Read and write `key:value` pairs up to the closing brace; Malformed for anything else."""
         reader = turn.reader
         given = 0
         yield from reader.read_spaces()

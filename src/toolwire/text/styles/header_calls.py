@@ -37,7 +37,10 @@ class HeaderCalls(StyleBase, frozen=True):
         return self.open
 
     def read(self, turn: ParseContext, opener: str) -> Parsing[None]:
-        """Read one call. A model may leave out `name_end`, so the brace of the arguments also ends the header."""
+        """Read one call; Malformed if its header is none.
+
+        A model may leave out `name_end`, so the brace of the arguments also ends the header.
+        """
         reader = turn.reader
         header, terminal = yield from reader.read_word(terminals(*self.name_end, "{", *self.close))
         if terminal is None:
@@ -68,7 +71,10 @@ class HeaderCalls(StyleBase, frozen=True):
         yield from self._read_after(turn, name_end)
 
     def _read_nameless(self, turn: ParseContext, header: str) -> Parsing[None]:
-        """Read arguments after a header without a name: use the one tool that accepts them, if there is exactly one."""
+        """Read arguments after a header without a name, and emit a call of the only offered tool that accepts them.
+
+        If there are none or several, the header is the name.
+        """
         pieces: list[str] = []
         turn.spans.begin_arguments()
         yield from read_json_value(turn.reader, pieces.append)
@@ -114,5 +120,5 @@ class HeaderCalls(StyleBase, frozen=True):
             self.section_close,
             trigger=opener,
             closed=bool(self.close),
-            forbidden=tuple(one for one in self.open if one != opener),
+            forbidden=tuple(tag for tag in self.open if tag != opener),
         )

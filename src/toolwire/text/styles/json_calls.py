@@ -131,7 +131,7 @@ class JsonCalls(StyleBase, frozen=True):
             return f"{before}{first}{between.join(objects)}{last}{after}"
         if self.shared_tags or (not self.close and not self.pad[0]):
             return before + self.between.join(objects) + after
-        return self.between.join(f"{before}{one}{after}" for one in objects)
+        return self.between.join(f"{before}{text}{after}" for text in objects)
 
     def _write_object(self, call: ToolCall, number: int) -> str:
         """Write one call with the keys of the format; `number` is the id if one must come first."""
@@ -165,11 +165,12 @@ class JsonCalls(StyleBase, frozen=True):
             trigger=start,
             only_at_start=not start and not self.bare_inline,
             closed=bool(end),
-            forbidden=tuple(one for one in (*self.open, *self.bare_inline) if not _is_fence(one)),
+            forbidden=tuple(tag for tag in (*self.open, *self.bare_inline) if not _is_fence(tag)),
             forbidden_start=self.bare,
         )
 
     def _object_template(self) -> tuple[str | Slot, ...]:
+        """Return the parts of one call object, as `_write_object` writes them."""
         keys = self.keys
         if keys.name_is_key:
             return "{", JSON_NAME, ": ", ARGUMENTS, "}"

@@ -72,7 +72,7 @@ class MessageCalls(StyleBase, frozen=True):
         yield from turn.close((_END,), surplus=("}", "]"))
 
     def _read_text_call(self, turn: ParseContext, name: str) -> Parsing[None]:
-        """Read a call with text input, of the tool in the header."""
+        """Read a call with text input, of the tool in the header; the text is its argument `text`."""
         reader, writer = turn.reader, turn.writer
         turn.start_call(name)
         pieces: list[str] = []
@@ -193,7 +193,10 @@ class ReactCalls(StyleBase, frozen=True):
             yield from self._read_plain_input(turn, name)
 
     def _read_plain_input(self, turn: ParseContext, name: str) -> Parsing[None]:
-        """Read the text up to the end of the input, as the only argument of the tool."""
+        """Read the text up to the end of the input, as the only argument of the tool, and end the call.
+
+        A tool with several parameters gets it as JSON text, which makes the call invalid if it is none.
+        """
         reader, writer = turn.reader, turn.writer
         pieces: list[str] = []
         turn.spans.begin_arguments()

@@ -77,7 +77,7 @@ class NamedCalls(StyleBase, frozen=True):
         return cut and turn.offered.has_required(name, given)
 
     def _skip_unknown(self, turn: ParseContext, tags: tuple[str, ...]) -> Parsing[None]:
-        """Skip and report text that is not an argument of this tool."""
+        """Skip and report text up to one of `tags` that is not an argument of this tool; Truncated without a tag."""
         reader = turn.reader
         pieces: list[str] = []
         found = yield from reader.read_until(terminals(*tags), pieces.append)

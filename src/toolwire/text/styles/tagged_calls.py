@@ -131,8 +131,8 @@ class TaggedCalls(StyleBase, frozen=True):
         tags = terminals(self.head_end, self.key_open, self.call_close)
         head, end = yield from reader.read_word(tags)
         if end is None:
-            said = head[: tags.partial_start(head)].strip()
-            prose = not self.attribute and bool(_NO_NAME(said))
+            complete = head[: tags.partial_start(head)].strip()
+            prose = not self.attribute and bool(_NO_NAME(complete))
             raise (Malformed if prose else Truncated)("the text ends inside a call's name")
         self._mark_name(turn, head, end)
         if end != self.head_end:
@@ -224,7 +224,7 @@ class TaggedCalls(StyleBase, frozen=True):
         if self.section_open and self.own_section:
             between = f"{after}{line}{before}"
         opener = self.section_open or self.call_open
-        tags = tuple(one for one in (*self.markers(), *self.closers()) if one != opener)
+        tags = tuple(tag for tag in (*self.markers(), *self.closers()) if tag != opener)
         return CallTemplate(
             call,
             self._argument_template(),
@@ -236,6 +236,7 @@ class TaggedCalls(StyleBase, frozen=True):
         )
 
     def _argument_template(self) -> TagArguments:
+        """Return the text of `_write_argument` as data."""
         head = f' {self.key_attribute}="{{key}}"' if self.key_attribute else "{key}"
         if self.type_attribute:
             head += f' {self.type_attribute}="{{type}}"'
@@ -273,7 +274,7 @@ class _Arguments:
         )
 
     def read(self) -> Parsing[None]:
-        """Read all arguments; end the call as truncated or invalid if they are not complete."""
+        """Read all arguments; end the call as truncated (and raise Truncated) or invalid if they are not complete."""
         turn = self.turn
         try:
             yield from self._read_arguments()
@@ -399,7 +400,11 @@ class _Arguments:
         return bool(key) and not _NO_NAME(key) and key not in self.given and self.turn.offered.may_have(self.name, key)
 
     def _read_unexpected(self) -> Parsing[None]:
-        """Handle text that is neither an argument nor the end of the call: a JSON object, a missing closer, or else."""
+        """Handle text that is neither an argument nor the end of the call.
+
+        A JSON object is the arguments, and a missing closer is reported. Any other text makes the call invalid;
+        Truncated if it is the beginning of a tag at the end of the text.
+        """
         reader, writer, style = self.turn.reader, self.turn.writer, self.style
         if style.json_body and (yield from reader.peek()) == "{":
             yield from self._read_json(style.call_close)
