@@ -385,7 +385,7 @@ class BridgeApp:
             )
 
     async def _evict_idle_sessions(self) -> None:
-        """Make room for a session: close idle ones and those of exited processes, the least recently used first.
+        """Make room for a session: close idle ones, or ones whose process has exited, the least recently used first.
 
         AccessDenied (503) if all are in use.
         """

@@ -102,10 +102,7 @@ class SchemaReader:
         return dict(sorted(defs.items()))
 
     def _convert(self, schema: JSON, direction: Direction) -> _Converted:
-        """Convert a schema, once per direction; SchemaError if the schema of a request is not valid.
-
-        Schemas of responses are not checked, because no provider receives them.
-        """
+        """Convert a schema, once per direction; SchemaError if it is for requests and not valid (`_find_problem`)."""
         key = (id(schema), direction)
         found = self._converted.get(key)
         if found is None:

@@ -134,7 +134,7 @@ class ApiCredentials:
 
     async def resolve(self, required: Requirements) -> AppliedCredentials:
         """Return the credentials for a request: the first alternative that is available completely."""
-        applied = [_apply(scheme, await _current_value(scheme, one)) for scheme, one in self._select(required)]
+        applied = [_apply(scheme, await _current_value(scheme, secret)) for scheme, secret in self._select(required)]
         return AppliedCredentials(
             {name: value for credential in applied for name, value in credential.headers.items()},
             "&".join(credential.query for credential in applied if credential.query),

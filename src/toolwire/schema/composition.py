@@ -73,7 +73,7 @@ def _relocate_value(key: str, value: JSON, at: str) -> JSON:
     if key in DATA_KEYWORDS:
         return value
     if key in NAME_MAPS and type(value) is dict:
-        return {name: relocate_refs(one, at) for name, one in value.items()}
+        return {name: relocate_refs(part, at) for name, part in value.items()}
     return relocate_refs(value, at)
 
 

@@ -84,10 +84,7 @@ async def _send_request(link: Link, request: RpcRequest) -> Result | Failure:
 async def _first_answer(
     task: asyncio.Task[Result | Failure], late_task: asyncio.Task[Result | Failure] | None, step: RpcRequest
 ) -> Result | Failure | NegotiatedProtocol:
-    """Return the answer to `step`, or the greeting in a late answer to the earlier request.
-
-    TimeoutError if the first probe is not answered in time.
-    """
+    """Return the answer to `step`, TimeoutError for a first probe, or the greeting in a late answer to that probe."""
     if late_task is None:
         limit = _PROBE_TIMEOUT if step.method == "server/discover" else None
         done, _ = await asyncio.wait({task}, timeout=limit)
@@ -216,9 +213,9 @@ class ServerConnection:
         return isinstance(answer, Result) or answer.code == METHOD_NOT_FOUND
 
     async def _replace(self) -> None:
-        """Open a new link in place of the old one. `_opener` is the only task that may send until this is done.
+        """Open a new link in place of the old one; on failure, store the reason, drop the link, and raise the error.
 
-        On failure, the reason is stored, the link dropped, and the error raised.
+        `_opener` is the only task that may send until this is done.
         """
         self._opener = asyncio.current_task()
         try:

@@ -53,8 +53,7 @@ def make_legal(name: str) -> str:
 def assign_names(tools: Mapping[str, Iterable[str]]) -> dict[tuple[str, str], str]:
     """Map (server, tool name of the server) to the name for the model.
 
-    A name that several servers have gets the server's name as a prefix, or a hash if it is still not unique. The names
-    do not depend on the order of the servers.
+    A name that several servers have gets the server's name as a prefix, and a hash as well if it is still not unique.
     """
     pairs = [(server, name) for server, names in tools.items() for name in names]
     shared = Counter(make_legal(name) for _, name in pairs)

@@ -2,7 +2,7 @@
 
     McpClient(spec, traffic=lambda server, event: print(event.direction, event.message))
 
-Values of headers that may be secret are removed: those of the configuration, tokens, cookies and session ids. Messages
+Values of headers that may be secret are removed: configured headers, tokens, cookies and session ids. Messages
 are complete, so a program that shows them removes secrets from them.
 """
 
@@ -22,7 +22,7 @@ from .negotiation import NegotiatedProtocol
 
 
 class TrafficEvent(Value, frozen=True):
-    """One message. Over HTTP, `headers` are those of the request that carried it, and `status` is that of an answer."""
+    """One message. Over HTTP, `headers` are from the request that carried it, and `status` is an answer's."""
 
     direction: Literal["sent", "received"]
     message: RpcMessage

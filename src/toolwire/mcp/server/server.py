@@ -220,10 +220,7 @@ class Server:
             self.listeners.changed("prompts")
 
     async def perform(self, work: ServeRequest, exchange: RequestContext) -> SendMessage:
-        """Return the answer to a request that runs a function, with its context set; any failure is an error answer.
-
-        A remote client sees only the number of an internal error, which is in the log.
-        """
+        """Run a function for a request and return the answer; a failure is logged, and its text hidden if remote."""
         number = work.request.id
         exchange.listeners = self.listeners
         token = request_context_var.set(exchange)
@@ -240,11 +237,7 @@ class Server:
             request_context_var.reset(token)
 
     async def _call_tool(self, work: ServeRequest, exchange: RequestContext) -> Object:
-        """Run a tool and return its result; RpcError if it is unknown.
-
-        If it stopped at a question to the client, answer with the question instead of its failure. A remote client does
-        not see the text of an exception.
-        """
+        """Run a tool and return its result or its question to the client; RpcError if the tool is unknown."""
         tool_call = read_call(work.request, work.meta)
         call, key = tool_call.call, tool_call.meta.idempotency_key
         box = self.runner.box

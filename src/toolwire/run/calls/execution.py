@@ -269,7 +269,7 @@ class CallRun:
     def _classify(self, call: ToolCall, step: Invoke, outcome: Any) -> tuple[ToolResult, EffectState]:
         """Return the result and the effect state of an outcome.
 
-        A result is shortened if it is too long, and marked if the function called its context untrusted.
+        A result is shortened if it is too long, and marked if the function set its context to untrusted.
         """
         entry, settings = step.entry, self.settings
         result, size, effect_state = classify(call, entry.tool.effect, outcome)

@@ -85,8 +85,8 @@ class OperationOutcome(Value, frozen=True):
 
     `error` is the exception that ended the operation, including a cancellation. `reason` is why an agent gave up, or why
     a person denied a call. `decision` of an approval is "approved", with `arguments` if a person edited them, "denied" or
-    "suspended"; that of an agent whose run waits for approval is "suspended". `usage` and `cost` of an agent are totals. `losses`
-    are those of the request, as far as the model reports them.
+    "suspended"; an agent whose run waits for approval has the decision "suspended". `usage` and `cost` of an agent are
+    totals. `losses` are from the request, as far as the model reports them.
     """
 
     response: Response | None = None

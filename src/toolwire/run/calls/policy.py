@@ -73,10 +73,7 @@ class PathJail:
         self.root = self._absolute_root(root)
 
     def rewrite(self, pending: Pending) -> Pending | Deny:
-        """Return the call with absolute paths and a note about it, the same object if they are absolute already.
-
-        Deny a path outside the root, or too many paths.
-        """
+        """Return the call with absolute paths and a note, or itself if they are; Deny if one is not allowed."""
         name, *rest = split_argument(self.argument)
         argument_value = pending.arguments[name] if name in pending.arguments else _default(pending, name)
         try:
@@ -145,10 +142,7 @@ class PathJail:
         self._resolve(path)
 
     def _rewrite_value(self, value: Any, rest: Sequence[str]) -> Any:
-        """Make every path in `value` absolute; Outside for an unusual path. `rest`: the members on the way to it.
-
-        Anything else is left unchanged; the check refuses it.
-        """
+        """Make paths below the members `rest` absolute; Outside for an unusual one. The check refuses anything else."""
         if isinstance(value, list):
             return [self._rewrite_value(item, rest) for item in value]
         if rest:

@@ -1,6 +1,6 @@
 """Requests to an auxiliary model, and its replies: summaries of long text and repaired arguments.
 
-The text of the repairing model is untrusted. Its arguments pass all gates, like those of any call. In addition, a tool
+The text of the repairing model is untrusted. Its arguments pass all gates, like any arguments. In addition, a tool
 that changes something (`idempotent`, `write`) runs only with arguments of the model that the user talks to: the
 repaired arguments are returned to that model as a suggestion, and it has to make the call itself.
 """

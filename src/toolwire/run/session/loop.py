@@ -92,7 +92,7 @@ class Session:
         tenant: str = "",
         has_toolbox_tools: bool = False,
     ) -> None:
-        """Begin a run with a request. The other arguments become the fields of its `RunState` with the same names."""
+        """Begin a run; arguments that the class does not explain are fields of `RunState`, with the same names."""
         declared_request = replace(request, tools=tuple(map(strip_function, request.tools)))
         state = RunState(
             STATE_VERSION,

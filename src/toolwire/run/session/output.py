@@ -81,10 +81,7 @@ class OutputType:
         self._checked_arguments = wrap_root(self._checked, _RESULT) if self._is_wrapped else self._checked
 
     def read_text(self, text: str, *, finished: bool = True) -> OutputReading:
-        """Read an answer in text, repaired if necessary. `finished`: the model stopped by itself, not at a limit.
-
-        A bare value is accepted where the schema is wrapped in an object.
-        """
+        """Read an answer in text, repaired if necessary. `finished`: the model stopped by itself, not at a limit."""
         if not text.strip():
             return OutputReading(problems=(_EMPTY,))
         try:
@@ -133,11 +130,7 @@ class OutputType:
         return self._convert(self.unwrap(found.arguments))
 
     def _convert(self, value: JSON, text: str | None = None, *, member: str | None = None) -> OutputReading:
-        """Convert a valid value to its Python type, if it has one.
-
-        `text`: the JSON text that contains it, whole or as `member`; decimals are read from it, because it has all
-        digits.
-        """
+        """Convert a valid value to its type, if it has one; `text` contains it, maybe as `member`, with all digits."""
         inferred = self._inferred
         if inferred is None:
             return OutputReading(value)
@@ -339,10 +332,7 @@ class OutputPlan:
         return OutputDecision("give_up", reason=f"no valid output after {attempts}: {problems[0]}")
 
     def _read(self, response: Response) -> OutputReading:
-        """Read the output from the only final call, or from the text; from its last part if the whole is invalid.
-
-        Different calls are a problem.
-        """
+        """Read the output from the final call, or from the text, or its last part if the whole text is invalid."""
         calls = response.calls
         if calls:
             if len({call.text for call in calls}) > 1:

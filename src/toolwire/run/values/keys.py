@@ -75,12 +75,12 @@ def definition_hash(tool: Tool) -> str:
     return sha256(canonical_json(definition)).hexdigest()
 
 
-def has_same_definition(one: Tool, other: Tool) -> bool:
+def has_same_definition(tool: Tool, other: Tool) -> bool:
     """Return True if both tools have the same name, description, schema and effect."""
-    if one is other:
+    if tool is other:
         return True
-    if one.name != other.name or one.description != other.description or one.effect != other.effect:
+    if tool.name != other.name or tool.description != other.description or tool.effect != other.effect:
         return False
-    if one.input_schema is other.input_schema or one.input_schema == other.input_schema:
+    if tool.input_schema is other.input_schema or tool.input_schema == other.input_schema:
         return True
-    return definition_hash(one) == definition_hash(other)  # equal JSON, such as a list and a tuple
+    return definition_hash(tool) == definition_hash(other)  # equal JSON, such as a list and a tuple

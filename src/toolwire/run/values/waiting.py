@@ -234,7 +234,7 @@ class Turn(Value, frozen=True):
         """Set the nested calls that a call waits for. This is no decision."""
         index, found = self._find(call_id, "result", now)
         updated = replace(found, calls=calls)
-        waiting = tuple(updated if number == index else one for number, one in enumerate(self.waiting))
+        waiting = tuple(updated if number == index else call for number, call in enumerate(self.waiting))
         return replace(self, waiting=waiting)
 
     def _find(self, call_id: str, needs: str, now: float, *, or_approved: bool = False) -> tuple[int, WaitingCall]:

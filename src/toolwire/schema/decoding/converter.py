@@ -171,10 +171,7 @@ class _DecodingConverter(DecodingState):
     # one schema
 
     def _convert(self, schema: JSON, path: SchemaPath) -> JSON:
-        """Return the converted schema, or False if it accepts no value.
-
-        SchemaError for a schema that is invalid, too large or nested too deeply.
-        """
+        """Return the converted schema, or False if it accepts no value; SchemaError if it is invalid or too large."""
         if schema is True:
             return True
         if schema is False:
@@ -220,10 +217,7 @@ class _DecodingConverter(DecodingState):
         return out if _CHECKED.isdisjoint(out) or self._is_satisfiable(out, path) else False
 
     def _is_satisfiable(self, out: Object, path: SchemaPath) -> bool:
-        """Return False, and record the cause, if two keywords contradict each other.
-
-        Contradictions between schemas are left to the engine.
-        """
+        """Return False, and record the cause, if two keywords contradict each other; the engine compares schemas."""
         kind = out.get("type")
         for keyword, most, name in _PAIRS:
             if kind == name and most in out and out.get(keyword, 0) > out[most]:
@@ -264,7 +258,7 @@ class _DecodingConverter(DecodingState):
             raise SchemaError(f"{keyword} must be an object", pointer=schema_pointer(path))
         inner = (path, keyword)
         convert = self._convert
-        out[keyword] = {name: convert(one, (inner, name)) for name, one in value.items()}
+        out[keyword] = {name: convert(part, (inner, name)) for name, part in value.items()}
 
     def _read_pattern_properties(
         self, out: Object, schema: Object, keyword: str, value: JSON, path: SchemaPath
@@ -320,10 +314,7 @@ class _DecodingConverter(DecodingState):
         return self.refuse(path, "a schema of allOf accepts no value", child)
 
     def _read_any(self, out: Object, schema: Object, keyword: str, value: JSON, path: SchemaPath) -> JSON:
-        """Convert `anyOf` and `oneOf` to `anyOf`; return False if no branch accepts a value.
-
-        A `oneOf` is left to the validator as well, unless no value fits two branches.
-        """
+        """Convert `anyOf`, or `oneOf` to it, exact if no value fits two branches; False if no branch accepts a value."""
         branches = self._branches(keyword, value, path)
         if keyword == "oneOf" and not branches_disjoint(value, type_names(schema), self._follow):
             self.leave(path, keyword)
@@ -342,7 +333,7 @@ class _DecodingConverter(DecodingState):
         if type(value) is not list or not value:
             raise SchemaError(f"{keyword} must be a list of schemas", pointer=schema_pointer(path))
         inner = (path, keyword)
-        return [self._convert(one, (inner, index)) for index, one in enumerate(value)]
+        return [self._convert(part, (inner, index)) for index, part in enumerate(value)]
 
     def _read_names(self, out: Object, schema: Object, keyword: str, value: JSON, path: SchemaPath) -> None:
         """Rewrite `propertyNames` of a map to the properties that it allows, else leave it to the validator."""

@@ -28,7 +28,7 @@ class AnnotationEmitter:
         """Patterns that have been reported."""
         self.root_object: ObjectNode | None = None
         self._document = source.document
-        self._unchecked = {one.pattern: one.reason for one in source.unchecked}
+        self._unchecked = {use.pattern: use.reason for use in source.unchecked}
 
     def add_description(
         self, schema: Object, node: Node, remarks: list[str], codec: Codec | None = None, *, repeats: bool = True

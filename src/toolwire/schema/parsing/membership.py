@@ -211,15 +211,15 @@ def is_integer(value: float) -> bool:
     return type(value) is int or (type(value) is float and value.is_integer())
 
 
-def json_equal(one: JSON, other: JSON) -> bool:
+def json_equal(left: JSON, right: JSON) -> bool:
     """Compare by JSON equality: 1 equals 1.0, and neither equals true."""
-    if type(one) is bool or type(other) is bool:
-        return one is other
-    if type(one) is dict and type(other) is dict:
-        return one.keys() == other.keys() and all(json_equal(value, other[key]) for key, value in one.items())
-    if type(one) is list and type(other) is list:
-        return len(one) == len(other) and all(map(json_equal, one, other))
-    return bool(one == other)
+    if type(left) is bool or type(right) is bool:
+        return left is right
+    if type(left) is dict and type(right) is dict:
+        return left.keys() == right.keys() and all(json_equal(value, right[key]) for key, value in left.items())
+    if type(left) is list and type(right) is list:
+        return len(left) == len(right) and all(map(json_equal, left, right))
+    return bool(left == right)
 
 
 _KINDS: tuple[tuple[type, frozenset[str]], ...] = (

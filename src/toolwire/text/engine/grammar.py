@@ -56,7 +56,7 @@ class CallGrammar(Value, frozen=True):
     reasoning_closers: tuple[str, ...] = ()
 
     def closers(self, keys: Sequence[str]) -> tuple[str, ...]:
-        """Return the texts that close reasoning, a value, a call or all calls; `keys` are those of arguments."""
+        """Return the texts that close reasoning, a value, a call or all calls; `keys` are names of arguments."""
         return () if self.template is None else (*self.reasoning_closers, *closing_texts(self.template, keys))
 
 

@@ -207,11 +207,11 @@ class _TextGuard:
         if keyword in ("items", "additionalProperties"):
             return self.apply(value)
         if keyword in ("anyOf", "allOf", "prefixItems"):
-            return [self.apply(one) for one in value]
+            return [self.apply(part) for part in value]
         return value
 
     def _apply_all(self, schemas: Object) -> Object:
-        return {key: self.apply(one) for key, one in schemas.items()}
+        return {key: self.apply(part) for key, part in schemas.items()}
 
     def _guard_string(self, node: Object) -> Object:
         if "pattern" in node or "format" in node:
@@ -276,7 +276,7 @@ class RawText:
     def admits(self, text: str) -> bool:
         """Return whether a constant may be written as a raw value."""
         at_edge = self.trims_lines and (text.startswith("\n") or text.endswith("\n"))
-        return not at_edge and not any(one in text for one in (*self.forbidden, *self.banned))
+        return not at_edge and not any(piece in text for piece in (*self.forbidden, *self.banned))
 
 
 def raw_terminal(

@@ -80,7 +80,7 @@ def is_special_token(marker: str) -> bool:
 class ReasoningMarkers:
     """The markers of reasoning.
 
-    `closers` are all closers, and `closers_of` those of an opener. `tags` are openers that are recognised anywhere;
+    `closers` are all closers; `closers_of` has them by opener. `tags` are openers that are recognised anywhere;
     `phrases` are openers in ordinary prose, which open reasoning only at the start of a message. `orphans` are closers
     that are recognised without an opener. `silent` are special tokens that are dropped inside reasoning.
     """
@@ -152,7 +152,7 @@ _MAX_LINE = 200  # maximum number of examined characters per line
 @lru_cache(256)
 def code_block_openers(openers: tuple[str, ...]) -> tuple[str, ...]:
     """Return the opening fences of a code block around calls, except those that are `openers` of calls themselves."""
-    return tuple(one for one in _OPENERS if one not in openers)
+    return tuple(opener for opener in _OPENERS if opener not in openers)
 
 
 class Fences:

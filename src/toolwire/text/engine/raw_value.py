@@ -181,7 +181,7 @@ find_attributes = _ATTRIBUTE.finditer
 
 def parse_attributes(head: str) -> dict[str, str]:
     """Return the attributes of a tag. A value may have no quotes, as some models write it."""
-    return {one[1]: unescape(one[one.lastgroup or 0]) for one in find_attributes(head)}
+    return {match[1]: unescape(match[match.lastgroup or 0]) for match in find_attributes(head)}
 
 
 def report_head(turn: ParseContext, head: str) -> None:

@@ -247,7 +247,7 @@ class Reader:
         if left >= max(map(len, literals), default=0):
             return False
         rest = self.text[self.at :]
-        return any(len(one) > left and one.startswith(rest) for one in literals)
+        return any(len(literal) > left and literal.startswith(rest) for literal in literals)
 
     def expect(self, *literals: str) -> Parsing[str]:
         """Read one of `literals`, or raise Malformed or Truncated."""

@@ -109,7 +109,7 @@ class SpanRecorder(SpanMarks):
     def spans(self) -> tuple[Span, ...]:
         """Return the spans so far, in the order of the text; a call comes before its name and its arguments."""
         found = [span for call in self._calls for span in call.spans()]
-        found += [Span("reasoning", one.start, one.end, one.part) for one in self._reasoning]
+        found += [Span("reasoning", region.start, region.end, region.part) for region in self._reasoning]
         return tuple(sorted(found, key=lambda span: (span.start, -span.end)))
 
     def checkpoint(self) -> tuple[int, int]:

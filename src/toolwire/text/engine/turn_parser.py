@@ -69,7 +69,7 @@ def parse_turn(form: TurnFormat, turn: ParseContext, *, reasoning: bool) -> Pars
 @lru_cache(256)
 def _quotable_tags(stops: Terminals) -> frozenset[str]:
     """Return the tags that may be text about calls."""
-    return frozenset(one for one in stops.literals if not is_special_token(one) and "```" not in one)
+    return frozenset(tag for tag in stops.literals if not is_special_token(tag) and "```" not in tag)
 
 
 class _TurnParser:

@@ -40,8 +40,8 @@ class AlternativeCalls(StyleBase, frozen=True):
 
     def read(self, turn: ParseContext, opener: str) -> Parsing[None]:
         """Read a call with the first style that has the opener."""
-        style = next(one for one in self.styles if opener in _all_openers(one, turn.offered))
-        yield from style.read(turn, opener)
+        chosen = next(style for style in self.styles if opener in _all_openers(style, turn.offered))
+        yield from chosen.read(turn, opener)
 
     def write(self, calls: Sequence[ToolCall]) -> str:
         return self.styles[0].write(calls)

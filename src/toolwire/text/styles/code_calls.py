@@ -73,10 +73,7 @@ class PythonicCalls(StyleBase, frozen=True):
         return True
 
     def _read_calls(self, turn: ParseContext, *, weak: bool) -> Parsing[None]:
-        """Read calls up to the closing bracket, or up to the closing token around them.
-
-        After a `weak` opener, a missing bracket is reported, and the white space before it is text.
-        """
+        """Read calls up to the closing bracket or token; after a `weak` opener, a missing bracket is reported."""
         reader = turn.reader
         while True:
             yield from self._read_call(turn, weak=weak)
@@ -103,10 +100,7 @@ class PythonicCalls(StyleBase, frozen=True):
         return not (following.isalpha() or following == "_")
 
     def _read_call(self, turn: ParseContext, *, weak: bool) -> Parsing[None]:
-        """Read one call. After a `weak` opener its name must be an offered tool.
-
-        Malformed if it is no call, Truncated at the end of the text; malformed arguments make the call invalid.
-        """
+        """Read one call, Malformed if it is none. After a `weak` opener its name must be an offered tool."""
         reader = turn.reader
         turn.spans.begin_call()
         name, end = yield from reader.read_word(terminals(*_NAME_ENDS), 128)
@@ -161,10 +155,7 @@ class PythonicCalls(StyleBase, frozen=True):
             turn.emit_argument(key, value)
 
     def _read_key(self, turn: ParseContext, name: str, given: int) -> Parsing[str]:
-        """Read and return `key=`; for a positional argument, return the tool's parameter at that position.
-
-        Malformed if the tool has none there.
-        """
+        """Read and return `key=`; for a positional argument, return the tool's parameter there, or raise Malformed."""
         reader = turn.reader
         first = yield from reader.peek()
         if first.isalpha() or first == "_":
@@ -246,10 +237,7 @@ class InlineCalls(StyleBase, frozen=True):
         return tuple(f"[{name}(" for name in offered.names)
 
     def read(self, turn: ParseContext, opener: str) -> Parsing[None]:
-        """Read the input up to its parenthesis, and emit the call. A bracket or an arrow must follow, or the end.
-
-        Otherwise Malformed. An arrow ends the turn, because the result would follow it.
-        """
+        """Read the input up to its parenthesis, and emit the call; a bracket or arrow follows, or the end: else Malformed."""
         reader, name = turn.reader, opener[1:-1]
         start = reader.position
         turn.spans.mark_name(start - len(name) - 1, start - 1)

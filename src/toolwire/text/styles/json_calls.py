@@ -41,7 +41,7 @@ class JsonCalls(StyleBase, frozen=True):
     write_open: bool = True
 
     def openers(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
-        return tuple(one for one in self.open if not _is_fence(one))
+        return tuple(tag for tag in self.open if not _is_fence(tag))
 
     def weak_openers(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
         return (*self.bare, *self.inline_openers(offered))

@@ -153,7 +153,7 @@ class TaggedCalls(StyleBase, frozen=True):
 
     def _mark_name(self, turn: ParseContext, head: str, end: str) -> None:
         """Mark the name in the head of a call, or the value of its attribute."""
-        values = [one for one in find_attributes(head) if one[1] == self.attribute]
+        values = [match for match in find_attributes(head) if match[1] == self.attribute]
         if values:
             start = turn.reader.position - len(end) - len(head)
             value = values[-1].lastgroup or 0
@@ -184,7 +184,7 @@ class TaggedCalls(StyleBase, frozen=True):
         line = self.line
         written = [self._write_call(call, number) for number, call in enumerate(calls, 1)]
         if self.section_open and self.own_section:
-            return line.join(f"{self.section_open}{line}{one}{line}{self.section_close}" for one in written)
+            return line.join(f"{self.section_open}{line}{call}{line}{self.section_close}" for call in written)
         body = (line or self.between).join(written)
         return f"{self.section_open}{line}{body}{line}{self.section_close}" if self.section_open else body
 
