@@ -137,6 +137,7 @@ class _Workers:
         self._closed = False
 
     def add(self, work: _Work) -> None:
+        """Start work if its share may, else let it wait. After `close`, its future fails with NotExecuted."""
         with self._lock:
             if not self._closed:
                 waiting = self._waiting.get(work.share)
@@ -148,6 +149,7 @@ class _Workers:
         work.future.set_exception(_closed_error())
 
     def close(self) -> None:
+        """End the threads after their current work. The futures of waiting work fail with NotExecuted."""
         with self._lock:
             self._closed = True
             abandoned = [work for waiting in self._waiting.values() for work in waiting]
@@ -159,7 +161,7 @@ class _Workers:
                 work.future.set_exception(_closed_error())
 
     def run(self) -> None:
-        """Run one thread."""
+        """Do the work of the queue until None: this is the body of a thread. Errors are set in the futures."""
         while (work := self._queue.get()) is not None:
             share = work.share
             if work.future.set_running_or_notify_cancel():
@@ -235,7 +237,7 @@ class _BackgroundLoop:
         self.thread.start()
 
     def submit(self, work: Coroutine[Any, Any, T], context: Context) -> tuple[Future[T], list[asyncio.Task[T]]]:
-        """Start `work` as a task with the context variables of the caller."""
+        """Start `work` as a task in the caller's context. Return its outcome, and a list for the task once it starts."""
         outcome: Future[T] = Future()
         started: list[asyncio.Task[T]] = []
 
@@ -274,7 +276,10 @@ if hasattr(os, "register_at_fork"):
 
 
 def run_blocking(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine and return its result. An interrupt (Ctrl-C) cancels it, and is raised once it has ended."""
+    """Run a coroutine on the background loop and return its result.
+
+    An interrupt (Ctrl-C) cancels it, and is raised once it has ended. Raise ConfigError if this is that loop's thread.
+    """
     try:
         background = _background_loop()
     except ConfigError:
@@ -290,13 +295,17 @@ def run_blocking(work: Coroutine[Any, Any, T]) -> T:
 
 
 def iterate_blocking(stream: AsyncGenerator[T, None]) -> Generator[T]:
-    """Iterate over an async generator. Leaving the loop closes the generator."""
+    """Iterate over an async generator, which runs on the background loop up to 64 items ahead.
+
+    Leaving the loop closes the generator. Raise ConfigError if this is the thread of the background loop.
+    """
     background = _background_loop()
     items: SimpleQueue[Any] = SimpleQueue()
     permits = threading.Semaphore(_MAX_AHEAD)
     taken = asyncio.Event()
 
     async def produce() -> None:
+        """Put the items into the queue, waiting while too many are not taken, and then the end."""
         try:
             async with aclosing(stream) as values:
                 async for value in values:
@@ -321,7 +330,7 @@ def iterate_blocking(stream: AsyncGenerator[T, None]) -> Generator[T]:
 
 
 def _background_loop() -> _BackgroundLoop:
-    """Return the loop of this process; it is started on first use."""
+    """Return the loop of this process, which is started on first use. Raise ConfigError in its own thread."""
     with _lock:
         if not _loops:
             _loops.append(_BackgroundLoop())

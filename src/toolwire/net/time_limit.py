@@ -20,7 +20,10 @@ _log = logging.getLogger("toolwire.net")
 def run_limited(
     coroutine: Coroutine[Any, Any, Any], context: CallContext[Any], limit: float | None
 ) -> LimitedOutcome | TimeLimitedCall:
-    """Run a coroutine to its first suspension. One that never suspends is done by then and needs no timer."""
+    """Run a coroutine to its first suspension. Return its outcome if it is done by then, which needs no timer.
+
+    Otherwise return an awaitable for the rest. Meanwhile `context` is the running call.
+    """
     started_at = time.monotonic()
     token = running.set(context)
     try:
@@ -82,7 +85,7 @@ class TimeLimitedCall:
         self._timer = self._loop.call_later(_GRACE, self._expire)
 
     def __await__(self) -> Generator[Any, None, LimitedOutcome]:
-        """Drive the coroutine: yield each object that it awaits, and send or throw the outcome into it.
+        """Drive the coroutine to its outcome: yield each object that it awaits, and send or throw the result into it.
 
         If the grace period expires too (`_cancelled` exceeds 1), the coroutine is abandoned.
         """

@@ -41,10 +41,10 @@ def accepts_request(
     has_more_tools: Callable[[int], bool],
     capabilities: ModelCapabilities | None = None,
 ) -> bool:
-    """Check that a request on `wire` needs no change for the endpoint, apart from the model and call ids.
+    """Return whether a request on `wire` needs no change for the endpoint, apart from the model and call ids.
 
     `has_field` checks for a field of the request, `find_choice` returns its `tool_choice`, and `has_more_tools` compares
-    its number of tools with the wire's limit. `capabilities` describe the model; by default, those of the endpoint.
+    its number of tools with the wire's limit. `capabilities` describe the model; by default, the endpoint's are used.
     """
     known = endpoint.capabilities if capabilities is None else capabilities
     max_tools = max_same_wire_tools(endpoint, known)
@@ -76,7 +76,7 @@ def has_valid_ids(request: Request, limits: Limits) -> bool:
 
 
 def replace_model(body: bytes, document: Object, model: str) -> bytes:
-    """Replace the model in `body`, whose parsed form is `document`; keep the rest as the client wrote it, byte for byte.
+    """Return `body`, whose parsed form is `document`, with another model, and everything else byte for byte.
 
     If the model comes after a nested value, which is unusual, the document is encoded again.
     """
@@ -146,9 +146,10 @@ class ForwardedStream:
         self.part_bytes = 0  # of events with whole parts
 
     def feed(self, data: bytes) -> bytes:
-        """Observe the events in `data`, and forward the bytes of the complete ones.
+        """Observe the events in `data`, and return the bytes of the complete ones for the client.
 
-        If the upstream reports an error, our key is removed from it.
+        If the upstream reports an error, our key is removed from it. A stream that cannot be decoded gets an error event,
+        and nothing is returned after it.
         """
         if self.fault is not None:
             return b""
@@ -167,7 +168,10 @@ class ForwardedStream:
         return output
 
     def close(self) -> bytes:
-        """Forward the last bytes. If only the end marker is missing, add it, because clients wait for it."""
+        """Return the last bytes for the client. If only the end marker is missing, add it: clients wait for it.
+
+        A truncated stream gets an error event.
+        """
         if self.fault is not None:
             return b""
         pending = b"".join(self._pending)
@@ -198,7 +202,7 @@ class ForwardedStream:
         return b"".join([self._encoder.feed(event) for event in events])
 
     def _complete_events(self, data: bytes) -> bytes:
-        """Return the data up to the end of the last event; hold back the rest."""
+        """Return the bytes up to the end of the last complete event, with those held back before. Hold back the rest."""
         if data.endswith(self._framing.terminators):
             out = b"".join([*self._pending, data]) if self._pending else data
             self._pending, self._tail, self._has_forwarded = [], b"", True
@@ -225,7 +229,7 @@ class ForwardedStream:
         return data
 
     def _observe_events(self, events: Iterable[Event]) -> None:
-        """Add events to the statistics; note the fault of a failed stream and the end of a complete one."""
+        """Pass events to the observers, and note the fault of a failed stream and the end of a complete one."""
         for kind, run in groupby(events, type):
             if kind in DELTAS:  # nearly all events
                 if self._observe_deltas is not None:
@@ -235,6 +239,7 @@ class ForwardedStream:
                 self._observe_event(event)
 
     def _observe_event(self, event: Event) -> None:
+        """Note a fault without secrets, or pass the event to the observer and note an end or a whole part."""
         if isinstance(event, StreamFault):
             self.fault = redact_secrets(self._secrets, event.fault)
             return
@@ -262,7 +267,10 @@ def expected_choices(request: Request | None, wire: Wire) -> int:
 
 
 def check_choices_ended(events: Sequence[Event], choices: int) -> None:
-    """Refuse a stream with too few answers. Without a final marker, no other check notices one that has not begun."""
+    """Raise TruncatedStream for a stream with too few answers.
+
+    Without a final marker, no other check notices an answer that has not begun.
+    """
     for event in events:
         if isinstance(event, ResponseEnd) and len(event.stops) < choices:
             raise TruncatedStream(

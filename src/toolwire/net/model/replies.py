@@ -65,7 +65,7 @@ async def read_reply_body(reply: Reply, limit: int, reserve: Callable[[int], Non
 
 
 async def drain(reply: Reply) -> None:
-    """Read the rest of a complete response, so that its connection can be reused."""
+    """Read the rest of a complete response for a moment, so that its connection can be reused. Errors are ignored."""
     try:
         async with asyncio.timeout(_GRACE):
             while data := await reply.read():
@@ -108,7 +108,7 @@ def _are_safe(values: list[str], secrets: Iterable[str]) -> bool:
 
 
 def describe_refusal(error: UpstreamError, endpoint: Endpoint, url: str) -> UpstreamError:
-    """Add the address to a message that is only a status, and a hint to an error that the caller can fix."""
+    """Add the address to a message that is only a status, and a hint if the caller can fix it. Return the error."""
     if endpoint.vendor.transport is not None:  # a model in this process
         return error
     fault, address = error.fault, _shown_address(endpoint, url)
@@ -135,6 +135,7 @@ def _shown_address(endpoint: Endpoint, url: str) -> str:
 
 
 def _hint(error: UpstreamError, endpoint: Endpoint, address: str) -> str:
+    """Return a hint for a failed connection, a refused key, an unknown model or a bare status, or else nothing."""
     fault = error.fault
     if fault.code == "connection":
         return "check that the server is running, and check base_url=…"
@@ -174,7 +175,7 @@ class LossLog:
         self._seen: set[tuple[str, str, str]] = set()
 
     def report(self, losses: Iterable[Loss]) -> None:
-        """Log losses: new ones as warnings, those of severity `info` and repetitions for debugging."""
+        """Log losses: new ones as warnings, repetitions and losses of severity `info` for debugging."""
         for loss in losses:
             key = (loss.concept, loss.action, loss.detail)
             is_new = loss.severity != "info" and key not in self._seen and len(self._seen) < _MAX_DISTINCT

@@ -89,7 +89,10 @@ class ContextSize:
         return least if self.facts.length is None else min(least, self.facts.length)
 
     def choose(self, needed: int) -> int:
-        """Return the size for a request. Threads may call this at once: /api/ps corrects a lost update."""
+        """Return the size for a request of `needed` tokens, and remember it as the largest.
+
+        Threads may call this at once: /api/ps corrects a lost update.
+        """
         self._largest = choose_context(needed + self.facts.own_prompt, least=self._in_use, most=self.window)
         return self._largest
 
@@ -108,7 +111,7 @@ class ContextSizes:
         self._sizes: dict[str, ContextSize] = {}
 
     def of(self, endpoint: Endpoint) -> ContextSize:
-        """Return the context of a model, also if nothing is known about it yet."""
+        """Return the context of a model, a new one if it is unknown or was idle for so long that it is unloaded."""
         now = self._clock()
         size = self._sizes.get(endpoint.model)
         if size is None or now - size.used_at > _IDLE_SECONDS:
@@ -134,7 +137,7 @@ class ContextSizes:
         await asyncio.shield(pending)  # a cancelled request does not cancel it for the others
 
     async def _read_reports(self, size: ContextSize, endpoint: Endpoint, transport: Transport) -> None:
-        """Read /api/show and /api/ps in a short time, or try again after a while."""
+        """Read /api/show and /api/ps into `size` in a short time. A failure is logged, and tried again after a while."""
         send = getattr(transport, "send", None)  # a program's own transport may have only `post`
         base, _, _ = endpoint.url(stream=False).partition("?")
         valid_seconds = _FAILURE_SECONDS
@@ -174,8 +177,8 @@ class SizedBody:
         self._size = size
         self._options = dict(body.get("options") or {})
         self._flags = {name: body.get(name, False) for name in ("truncate", "shift")}
-        rest = {name: value for name, value in body.items() if name != "options" and name not in self._flags}
-        self._rest = body_to_bytes(rest, conversation)
+        others = {name: value for name, value in body.items() if name != "options" and name not in self._flags}
+        self._rest = body_to_bytes(others, conversation)
         self._is_chosen = "num_ctx" not in self._options and not size.facts.is_remote
         self._may_halve = self._may_grow = self._is_chosen
         if self._is_chosen:
@@ -191,7 +194,10 @@ class SizedBody:
         return b"%b,%b" % (self._rest[:-1], to_bytes(more)[1:])
 
     def resize(self, fault: Fault) -> bool:
-        """Change the size after a fault that another size can avoid. Return whether to send the request again."""
+        """Change the size after a fault that another size can avoid: halve it if memory is short, or enlarge it once.
+
+        Return whether to send the request again.
+        """
         sent: int = self._options.get("num_ctx", 0)
         if fault.code == OUT_OF_MEMORY and self._may_halve:
             self._may_halve = self._may_grow = False
@@ -234,13 +240,16 @@ _LISTINGS: Mapping[str, _ModelListing] = {
 async def list_vendor_models(
     vendor: Vendor, environment: Mapping[str, str], *, base_url: str | None = None, seconds: float = 10.0
 ) -> tuple[str, ...]:
-    """Return the models that a vendor lists. ConfigError if its key is missing or it has no list."""
+    """Return the models that a vendor lists. Raise ConfigError if its key is missing or it has no list."""
     return await list_models(endpoint_of(vendor, _ANY_MODEL, environment, base_url=base_url), environment, seconds)
 
 
 # For a document without computation.
 async def list_models(endpoint: Endpoint, environment: Mapping[str, str], seconds: float = 10.0) -> tuple[str, ...]:
-    """Return the names of a server's models, sorted. UpstreamError if it cannot be reached or refuses."""
+    """Return the names of a server's models, sorted.
+
+    Raise UpstreamError if it cannot be reached or refuses, and ConfigError if it has no list.
+    """
     url, listing = _listing_of(endpoint)
     secrets = await endpoint.authorise()
     transport = HttpTransport(environment=environment)
@@ -301,7 +310,7 @@ def _failure(kind: FaultKind, message: str, status: int = 502) -> UpstreamError:
 
 
 def _listing_of(endpoint: Endpoint) -> tuple[str, _ModelListing]:
-    """Return the URL of the list, beside the URL of requests."""
+    """Return the URL of the list, beside the URL of requests, and its form. Raise ConfigError if there is none."""
     listing = _LISTINGS.get(endpoint.wire.name)
     path, _, _ = endpoint.url(stream=False).partition("?")
     if listing is None or not listing.request.search(path):
@@ -310,6 +319,7 @@ def _listing_of(endpoint: Endpoint) -> tuple[str, _ModelListing]:
 
 
 def _read_names(data: bytes, listing: _ModelListing, origin: str) -> tuple[str, ...]:
+    """Return the sorted names in a list of models. Raise UpstreamError if it has another form."""
     try:
         document: Any = parse(data)
     except ProtocolError as error:

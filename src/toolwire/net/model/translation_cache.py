@@ -86,7 +86,10 @@ class TranslationCache:
             return sum(len(owner.entries) for owner in self._owners.values())
 
     def open(self, owner: str, wire: Wire, body: bytes) -> RequestReading:
-        """Find the conversation of a request. Nothing is parsed yet, and nothing is stored before `decode`."""
+        """Return a reading of a request, with the longest conversation that it continues, and count a hit or a miss.
+
+        Nothing is parsed yet, and nothing is stored before `decode`.
+        """
         if len(body) < _SMALL or not isinstance(wire, WireCodec):
             return RequestReading(wire, body)
         start = find_items(body, wire.conversation)
@@ -104,23 +107,26 @@ class TranslationCache:
             self.size = 0
 
     def _find(self, owner: str, wire: WireCodec, body: bytes, start: int) -> tuple[int, ConversationPrefix] | None:
-        """Return the longest conversation with which the items at `start` begin, and its number."""
-        found = self._owners.get(owner)
-        if found is None:
+        """Return the longest stored conversation that the items at `start` continue, and its number. It counts as used.
+
+        Return None if there is none.
+        """
+        own = self._owners.get(owner)
+        if own is None:
             return None
         for offset in range(_last_offset(len(body) - start), 0, -_STEP):
-            numbers = found.by_key.get((wire.name, offset, body[start + offset - _WINDOW : start + offset]), ())
-            known = [(len(found.entries[number].prefix.text), number) for number in numbers]
+            numbers = own.by_key.get((wire.name, offset, body[start + offset - _WINDOW : start + offset]), ())
+            known = [(len(own.entries[number].prefix.text), number) for number in numbers]
             for _, number in sorted(known, reverse=True):
-                prefix = found.entries[number].prefix
+                prefix = own.entries[number].prefix
                 if body.startswith(prefix.text, start) and prefix.fits(wire):
-                    found.entries[number] = found.entries[number]._replace(used_at=self._clock())
-                    found.entries.move_to_end(number)
+                    own.entries[number] = own.entries[number]._replace(used_at=self._clock())
+                    own.entries.move_to_end(number)
                     return number, prefix
         return None
 
     def _save(self, owner: str, replaced: int, prefix: ConversationPrefix) -> None:
-        """Store a conversation in place of the one that it continues."""
+        """Store a conversation in place of number `replaced`, which it continues, unless it is too small or too large."""
         with self._lock:
             is_new = not self._drop(owner, replaced)
             if len(prefix.text) < _STEP or prefix.size > self.max_bytes // _LARGEST_SHARE:
@@ -137,14 +143,14 @@ class TranslationCache:
             self._account(owner, number)
 
     def _crowded_out(self, owner: str, key: _PrefixKey, prefix: ConversationPrefix) -> list[int]:
-        """Return the conversations that a new one with its key replaces: the same one, or the oldest of too many."""
+        """Return the numbers that a conversation with this key replaces: of the same text, or the oldest of too many."""
         found = self._owners.get(owner)
         numbers = [] if found is None else found.by_key.get(key, [])
         same = [number for number in numbers if found and found.entries[number].prefix.text == prefix.text]
         return same or numbers[: max(len(numbers) - _MAX_CANDIDATES + 1, 0)]
 
     def _account(self, owner: str, number: int) -> None:
-        """Count the bytes of a conversation, and drop others if there are too many now."""
+        """Count the bytes of a conversation that is new or has grown, and drop it, or others, if there are too many."""
         found = self._owners.get(owner)
         entry = None if found is None else found.entries.get(number)
         if found is None or entry is None:
@@ -158,7 +164,11 @@ class TranslationCache:
         self._make_room(owner, number)
 
     def _make_room(self, owner: str, number: int) -> None:
-        """Drop conversations until the others fit; the growing one if it is new and no other is idle."""
+        """Drop conversations until the others fit, and count that.
+
+        The oldest conversation of the owner with most bytes is dropped, or the growing one if it is new and that owner has
+        no idle one.
+        """
         while self.size > self.max_bytes:
             largest = max(self._owners, key=lambda name: self._owners[name].size)
             entries = self._owners[largest].entries

@@ -44,7 +44,7 @@ class RetryPolicy:
         self._random = random or Random()
 
     def next_delay(self, fault: Fault, attempt: int, remaining: float) -> float | None:
-        """Return the seconds until the next attempt after number `attempt` ended in `fault`; None: no retry.
+        """Return the seconds until the next attempt after number `attempt` ended in `fault`, or None for no retry.
 
         If the provider demands a longer wait than is left, there is no retry: it would be refused as well.
         """
@@ -76,7 +76,7 @@ def network_fault(error: TimeoutError | ConnectionError, origin: str) -> Fault:
 
 
 def resolve_retry_after(fault: Fault, headers: Mapping[str, str], now: datetime | None = None) -> Fault:
-    """Add a `retry-after` header that is a date; the decoders cannot evaluate it because they have no clock."""
+    """Return the fault with the wait of a `retry-after` header that is a date: decoders have no clock to evaluate it."""
     value = headers.get("retry-after")
     if fault.retry_after is not None or value is None:
         return fault
@@ -123,7 +123,10 @@ class UpstreamExchange(Struct, eq=False):
         return self._sent.endpoint.url(stream=self._stream)
 
     def receive_head(self, status: int, headers: Mapping[str, str], secrets: Mapping[str, str]) -> ReplyMeaning:
-        """Return the meaning of a reply. `secrets` are the headers that were sent, whose key may be refused."""
+        """Keep the head of a reply, and return its meaning. `secrets` are the headers that were sent.
+
+        A refused key of a command is dropped once, and the request is sent again with a new key.
+        """
         self._status, self._headers = status, headers
         if 200 <= status < 300:
             return "stream" if self._stream and not _is_document(headers) else "whole"

@@ -14,7 +14,7 @@ _SECRET_PARAMETERS = frozenset({"password", "passfile", "sslpassword", "sslkey",
 
 
 def display_name(url: str) -> str:
-    """Return scheme, host and port; only the scheme if an @ in the rest may belong to a password.
+    """Return scheme, host and port, or only the scheme if an @ after them may belong to a password.
 
     >>> display_name("redis://me:secret@db.example:6379/0?password=secret")
     'redis://db.example:6379'

@@ -46,7 +46,10 @@ class MemoryRuns:
         lease: float = 60.0,  # seconds, as for records (`Claim.lease`)
         restart: bool = False,
     ) -> StoredRun | None:
-        """Append to the log of a run if its version is `expected_version`; 0 for a new run."""
+        """Append to the log of a run if its version is `expected_version`, 0 for a new run. Return the stored run.
+
+        Return None if another process has changed or leased it. An identical append that succeeded before is accepted.
+        """
         check_run(run, rows)
         with self._lock():
             now = self._clock()
@@ -79,7 +82,7 @@ class MemoryRuns:
         return tuple(runs[:limit])
 
     def lease(self, run_id: str, token: str, seconds: float) -> StoredRun | None:
-        """Take or renew the lease of a run."""
+        """Take or renew the lease of a run, and return it, or None if it is absent or leased to another token."""
         with self._lock():
             now = self._clock()
             existing = existing_run(self._runs.get(run_id), now)
@@ -186,7 +189,7 @@ class MemoryStore:
         return sorted(wanted, key=lambda record: record.created_at, reverse=True)[:limit]
 
     def resolve(self, key: str, result: str | None, ttl: float = DAY) -> bool:
-        """Settle an unknown record: store its result, or delete it if `result` is None."""
+        """Settle an unknown record: store its result, or delete it if `result` is None. Return whether there was one."""
         with self._lock_records() as records:
             now = self._clock()
             record = effective_state(records.get(key), now, self._expiry.now())

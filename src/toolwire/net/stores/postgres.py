@@ -121,7 +121,10 @@ class PostgresRuns:
         lease: float = 60.0,
         restart: bool = False,
     ) -> StoredRun | None:
-        """Append to the log of a run if its version is `expected_version`; 0 for a new run."""
+        """Append to the log of a run if its version is `expected_version`, 0 for a new run. Return the stored run.
+
+        Return None if another process has changed or leased it. An identical append that succeeded before is accepted.
+        """
         check_run(run, rows)
         values = {
             "id": _row_id(run.run_id),
@@ -140,6 +143,7 @@ class PostgresRuns:
         }
 
         def write(connection: Any) -> StoredRun | None:
+            """Change the summary and insert the rows, or return None if the version or the lease does not fit."""
             row = connection.execute(_CONTINUE_RUN if expected_version else _CREATE_RUN, values, binary=True).fetchone()
             if row is None:
                 return None
@@ -283,7 +287,7 @@ class PostgresStore:
         self.runs = PostgresRuns(self._pool)
 
     def claim(self, claim: Claim) -> Record:
-        """Claim a key, or return the existing record."""
+        """Claim a key and return the new record, or return the existing record."""
         values = {
             "id": _record_id(claim.key),
             "key": as_bytes(claim.key),

@@ -57,6 +57,7 @@ class PostgresPool:
     """A small connection pool. A statement that fails on a lost connection is retried once."""
 
     def __init__(self, url: str, tables: tuple[PostgresTable, ...]) -> None:
+        """Parse the address without connecting. Raise ConfigError if it is invalid."""
         self._url = url
         self._tables = tables
         try:
@@ -89,6 +90,10 @@ class PostgresPool:
         return self._use(run)
 
     def _use(self, work: Callable[[Any], T]) -> T:
+        """Call `work` with an idle or a new connection, again with a new one if the idle one was lost.
+
+        Raise StoreError if that fails, or the store is closed.
+        """
         if self._closed:
             raise StoreError("the store is closed", hint="open a new store")
         try:
@@ -124,7 +129,7 @@ class PostgresPool:
                 connection.close()
 
     def _connect(self) -> Any:
-        """Open a connection with a statement timeout; the first one also checks or creates the tables."""
+        """Open a connection with a statement timeout. The first connection also checks or creates the tables."""
         connection = psycopg.connect(**self._parameters, autocommit=True)
         try:
             connection.execute(_LIMIT_STATEMENTS)
@@ -138,7 +143,7 @@ class PostgresPool:
         return connection
 
     def _replace_old_table(self, connection: Any, table: PostgresTable) -> None:
-        """Replace a table with runs in the old form if all of them have expired, else refuse it."""
+        """Replace a table with runs in the old form if all of them have expired, else raise StoreError."""
         with connection.transaction():
             connection.execute(_LOCK_TABLES)
             (comment, _) = connection.execute(_FIND_TABLE, (table.name, table.name)).fetchone()
@@ -149,7 +154,7 @@ class PostgresPool:
             connection.execute(f"DROP TABLE {table.name}; {table.statement}")
 
     def _find_or_make_table(self, connection: Any, table: PostgresTable) -> None:
-        """Create the table, or refuse one of another version."""
+        """Create the table, or replace an expired old one. Raise StoreError for a table of another version."""
         comment, found = connection.execute(_FIND_TABLE, (table.name, table.name)).fetchone()
         if found is not None and comment is None:
             # The table is newer than the statement, which sees the name of a table at once, but not its comment.

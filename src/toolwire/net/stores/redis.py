@@ -163,7 +163,10 @@ class RedisRuns:
         lease: float = 60.0,
         restart: bool = False,
     ) -> StoredRun | None:
-        """Append to the log of a run if its version is `expected_version`; 0 for a new run."""
+        """Append to the log of a run if its version is `expected_version`, 0 for a new run. Return the stored run.
+
+        Return None if another process has changed or leased it. An identical append that succeeded before is accepted.
+        """
         check_run(run, rows)
         texts = (run.status, run.token, run.summary, run.tenant, append_digest(run, rows))
         leased = run.status == "running" and run.token != ""
@@ -184,7 +187,7 @@ class RedisRuns:
         return existing if is_repeated_append(existing, run, rows, expected_version) else None
 
     def _stage(self, rows: Sequence[bytes]) -> bytes:
-        """Write rows to a list of their own, and return its key."""
+        """Write rows to a list of their own, page by page, and return its key. It expires by itself."""
         key = PREFIX + b"staged:" + secrets.token_hex(16).encode()
         with self._client.use() as client:
             for start in range(0, len(rows), PAGE_ROWS):

@@ -30,6 +30,7 @@ class RedisClient:
     """A client and its connection pool. An operation that fails on a lost connection is retried once."""
 
     def __init__(self, url: str) -> None:
+        """Prepare the client without connecting. Raise ConfigError if the address is invalid."""
         self._url = url
         try:
             self._client: Any = redis.Redis.from_url(
@@ -71,7 +72,7 @@ class RedisClient:
 
     @contextmanager
     def use(self) -> Iterator[Any]:
-        """Return the client inside the block; its errors are raised as StoreError, without secrets."""
+        """Return the client inside the block. Raise its errors as StoreError, without secrets, also if it is closed."""
         if self._closed:
             raise StoreError("the store is closed", hint="open a new store")
         try:

@@ -31,7 +31,7 @@ from ...run.values.records import Claim, Record, RecordState, RunStatus, StoredR
 
 
 def effective_state(record: Record | None, now: float, expiry_now: float) -> Record | None:
-    """Return the effective record: None if it is done and expired, `unknown` if its lease has expired.
+    """Return the record as it counts now: None if it is done and expired, `unknown` if its lease has expired.
 
     `now` is the time for leases, `expiry_now` the time by the `ExpiryClock`.
     """

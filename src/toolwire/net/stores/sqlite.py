@@ -31,8 +31,6 @@ from .rules import (
 )
 from .sqlite_connection import SqliteConnection
 
-# Store runs in the SQLite file of the records. Each change reads and writes in one transaction.
-#
 # The table `runs` has a row per run, the table `run_rows` the logs. A trigger deletes the log of a deleted run, so
 # that no statement can forget it.
 
@@ -90,7 +88,10 @@ class SqliteRuns:
         lease: float = 60.0,
         restart: bool = False,
     ) -> StoredRun | None:
-        """Append to the log of a run if its version is `expected_version`; 0 for a new run."""
+        """Append to the log of a run if its version is `expected_version`, 0 for a new run. Return the stored run.
+
+        Return None if another process has changed or leased it. An identical append that succeeded before is accepted.
+        """
         check_run(run, rows)
         run_id = as_bytes(run.run_id)
         with self._file.transaction() as connection:
@@ -125,7 +126,7 @@ class SqliteRuns:
         return tuple(map(run_from_row, rows))
 
     def lease(self, run_id: str, token: str, seconds: float) -> StoredRun | None:
-        """Take or renew the lease of a run."""
+        """Take or renew the lease of a run, and return it, or None if it is absent or leased to another token."""
         with self._file.transaction() as connection:
             now = self._clock()
             existing = _read_run(connection, run_id, now)
@@ -234,7 +235,7 @@ class SqliteStore:
         self.runs = SqliteRuns(self._file, clock)
 
     def claim(self, claim: Claim) -> Record:
-        """Claim a key, or return the existing record.
+        """Claim a key and return the new record, or return the existing record.
 
         If another process claims it between read and write, try again.
         """
@@ -254,7 +255,10 @@ class SqliteStore:
         return self._change(_RENEW, (self._clock() + lease, as_bytes(key), as_bytes(token)), full=False)
 
     def complete(self, key: str, token: str, result: str, ttl: float, state: RecordState = "done") -> bool:
-        """Store a result. It is as durable as the claim was."""
+        """Store the result for the holder of `token`, as durable as the claim was. Return False for another token.
+
+        A done record accepts only an identical result.
+        """
         with self._file.use() as connection:
             key_and_token = (as_bytes(key), as_bytes(token))
             durable = connection.execute(_DURABLE, key_and_token).fetchone()

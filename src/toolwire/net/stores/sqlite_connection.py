@@ -77,7 +77,7 @@ class SqliteConnection:
 
     @contextmanager
     def use(self) -> Iterator[sqlite3.Connection]:
-        """Lock the connection inside the block, and open it if necessary; errors are raised as StoreError."""
+        """Lock the connection inside the block, and open it if necessary. Raise StoreError for errors, or if closed."""
         with self._lock:
             if self._closed:
                 raise StoreError("the store is closed", hint="open a new store")
@@ -90,7 +90,7 @@ class SqliteConnection:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Lock the file for writing inside the block, and make its changes durable at the end."""
+        """Lock the file for writing inside the block, and make its changes durable at the end, or undo them on an error."""
         with self.use() as connection:
             self.synchronise(connection, full=True)
             connection.execute("BEGIN IMMEDIATE")
@@ -102,7 +102,9 @@ class SqliteConnection:
                     connection.execute("ROLLBACK")
 
     def sweep(self, statement: str, now: float, limit: int | None, parts: str | None = None) -> int:
-        """Delete rows in batches and shrink the file. `statement` deletes one row that expired by `:now`.
+        """Delete up to `limit` rows in batches, shrink the file, and return their number.
+
+        `statement` deletes one row that expired by `:now`.
 
         `parts` deletes a few rows that belong to it, and is executed before it until there are none. A batch ends by its
         time, not by the number of rows: a run can have a kilobyte or many megabytes. With a limit, the file shrinks by
@@ -135,7 +137,10 @@ class SqliteConnection:
             self._synchronous = wanted
 
     def _connect(self) -> sqlite3.Connection:
-        """Open the file. The new connection's `synchronous` mode is unknown, so the next write sets it."""
+        """Open the file, create it if necessary, and set it up.
+
+        The new connection's `synchronous` mode is unknown, so the next write sets it.
+        """
         os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))  # SQLite gives its log the same permissions
         connection = sqlite3.connect(self._path, timeout=_BUSY_TIMEOUT, isolation_level=None, check_same_thread=False)
         try:
@@ -153,7 +158,7 @@ class SqliteConnection:
 
 
 def _set_up(connection: sqlite3.Connection, path: str) -> None:
-    """Enable the write-ahead log and create the schema.
+    """Enable the write-ahead log, and create or change the schema. Raise StoreError for a file of a later version.
 
     `auto_vacuum` has an effect only in an empty file, before the log is enabled. Without it, a file never shrinks.
     Changing the journal mode does not wait for other connections, whatever the timeout, so it is retried here.
@@ -184,7 +189,10 @@ def _read_version(connection: sqlite3.Connection) -> int:
 
 
 def _change_schema(connection: sqlite3.Connection, path: str) -> None:
-    """Create the tables. A table of an earlier version is replaced if all of its runs have expired, else refused."""
+    """Create the tables. A table of an earlier version is replaced if all of its runs have expired.
+
+    Raise StoreError if some have not.
+    """
     connection.execute("BEGIN IMMEDIATE")
     try:
         version = _read_version(connection)

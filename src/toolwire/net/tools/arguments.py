@@ -47,7 +47,7 @@ def check_approver(approve: object) -> None:
 
 
 def takes_no_argument(function: object) -> bool:
-    """Return True for a function without parameters; False if its signature is not known."""
+    """Return True for a function without parameters, and False if its signature is not known."""
     try:
         return not inspect.signature(function).parameters  # type: ignore[arg-type]
     except (TypeError, ValueError):

@@ -37,7 +37,7 @@ _MAX_CHARACTERS = 32 * 1024  # of all strings, or of arguments that could not be
 
 
 def is_large(call: ToolCall) -> bool:
-    """Return True for many values or much text. The cost is bounded, whatever the arguments are."""
+    """Return whether the arguments have many values or much text. The cost is bounded, whatever they are."""
     raw = call.raw
     if raw is not None and len(raw) <= _MAX_VALUES:
         return False  # a text of 1,000 characters has fewer than 1,000 values
@@ -128,7 +128,7 @@ class Dispatch:
             self._speculative[call.id] = (call, work)
 
     def add(self, call: ToolCall, *, result: ToolResult | None = None, approval: Approval | None = None) -> None:
-        """Add a call, and start it if it may start now.
+        """Add a call, and start it if it may start now. A call beyond the maximum of the turn is refused and logged.
 
         `result`: its result from an earlier attempt at this turn; the call does not run then. `approval`: the decision
         about the call, if it was asked about before.
@@ -153,7 +153,7 @@ class Dispatch:
         self._start_ready()
 
     def _occurrence(self, call: ToolCall) -> int:
-        """Return the number of identical earlier calls of the run; only a claim needs it."""
+        """Count the call, and return the number of identical earlier calls of the run; only a claim needs it."""
         if not self._settings.has_store:
             return 0
         identity = call_identity(call)
@@ -161,7 +161,7 @@ class Dispatch:
         return self._earlier.count_identical(call) + self._call_counts[identity] - 1
 
     async def results(self) -> list[ToolResult]:
-        """Return the results when all calls are done.
+        """Allow writes to start, and return the results when all calls are done.
 
         On cancellation, await the writes that have begun and start no other calls.
         """
@@ -178,7 +178,7 @@ class Dispatch:
         return [self._results[number] for number in range(len(self._runs))]
 
     async def abort(self) -> list[ToolResult]:
-        """Start no more calls, await and record the writes that have begun, and cancel the rest.
+        """Start no more calls, await and record the writes that have begun, cancel the rest, and return all results.
 
         Speculative calls are reads that were started before their arguments were complete. `stop()` returns True if the
         function of the call has not been started.
@@ -243,7 +243,10 @@ class Dispatch:
                 self._held.append(number)
 
     async def _perform(self, number: int) -> None:
-        """Run one call, store and report its result, and start the calls that waited for it."""
+        """Run one call, keep its result and its taint, and start the calls that waited for it.
+
+        A call that is cancelled gets a result, too.
+        """
         run = self._runs[number]
         try:
             guess = self._speculative.pop(run.call.id, None) if self._speculative else None
@@ -294,7 +297,7 @@ class StreamCollector:
         self._count = 0  # calls that have been passed on
 
     def feed(self, event: Event) -> Sequence[ToolCall]:
-        """Add an event, and return the calls that were passed on.
+        """Add an event, and return the calls that were passed on. The first open call may start on its first argument.
 
         Only calls of the first choice are run; the other choices are alternatives to it.
         """
@@ -323,7 +326,10 @@ class StreamCollector:
             self._open_dispatch.speculate(call)
 
     def _pass_on(self) -> list[ToolCall]:
-        """Pass on the calls that have ended, up to the first one that has not."""
+        """Pass on the calls that have ended, up to the first one that has not, and return them with unique ids.
+
+        Calls beyond the budget are returned, but not given to the dispatch.
+        """
         calls: list[ToolCall] = []
         for key in list(self._open):
             if key not in self._ended:

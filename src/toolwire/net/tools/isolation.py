@@ -63,7 +63,7 @@ class _Collector:
 
 
 def collect_items(items: Generator[Any, Any, Any], is_abandoned: Callable[[], bool] = lambda: False) -> list[Any]:
-    """Collect all items. Raise TooManyItems if there are too many, or if the call has been given up."""
+    """Collect all items and close the generator. Raise TooManyItems if there are too many, or the call is given up."""
     collector = _Collector()
     try:
         for item in items:
@@ -87,7 +87,10 @@ async def collect_async_items(items: AsyncGenerator[Any, Any]) -> list[Any]:
 
 
 async def run_in_process(step: Invoke, arguments: Object) -> Returned | Failed | TimedOut:
-    """Call the function in a process. A new thread waits for it, so that no thread of the pool is occupied."""
+    """Call the function in a process, and return its outcome. A cancellation kills the process.
+
+    A new thread waits for it, so that no thread of the pool is occupied.
+    """
     try:
         child = _Child(step, arguments)
     except NotExecuted as error:
@@ -115,6 +118,7 @@ class _Child:
     """A child process. One thread calls `run`; any other thread may call `stop` at any time."""
 
     def __init__(self, step: Invoke, arguments: Object) -> None:
+        """Prepare the process. Raise NotExecuted if the dependencies cannot be sent to it."""
         spawn_context = multiprocessing.get_context("spawn")
         self._limit = step.entry.options.timeout
         self._receiver, self._sender = spawn_context.Pipe(duplex=False)
@@ -126,7 +130,10 @@ class _Child:
         self._stopped = threading.Event()  # the caller was cancelled
 
     def run(self) -> Returned | Failed | TimedOut:
-        """Run the process to its end. The child has the only open sender, so its death closes the pipe."""
+        """Run the process, kill it at the limit, and return its outcome.
+
+        The child has the only open sender, so its death closes the pipe.
+        """
         with self._receiver:
             try:
                 with self._sender:
@@ -152,7 +159,10 @@ class _Child:
         return Failed(_remote_error(*value)) if kind == "error" else Returned(value)
 
     def _receive_message(self) -> tuple[str, Any]:
-        """Return the first message with an outcome; "timeout" if there is none within the limit."""
+        """Return the first message with an outcome, or "timeout" if there is none within the limit, or after `stop`.
+
+        Progress, and the note that the output is untrusted, are passed to the context.
+        """
         deadline = None if self._limit is None else time.monotonic() + self._limit
         while not self._stopped.is_set():
             if not self._receiver.poll(None if deadline is None else max(0.0, deadline - time.monotonic())):
@@ -177,7 +187,7 @@ class _RemoteFailure(Exception):
 
 
 def _describe_error(error: BaseException) -> tuple[str, str, float | None]:
-    """Return the kind, the message and the retry delay of an exception: it may not be picklable itself."""
+    """Return the kind, the message and the retry delay of an exception, which may not be picklable itself."""
     text = error_text(error)
     if isinstance(error, ToolError):
         return "refused", error_text(error, name=False), None
@@ -210,7 +220,7 @@ def _picklable_function(function: Any) -> Any:
 def _picklable_context(step: Invoke) -> CallContext[Any]:
     """Return the context for the child. Only a function that takes it receives `deps`, which must be picklable then.
 
-    The child has no `session`: usage that it added there would be lost.
+    The child has no `session`: usage that it added there would be lost. Raise NotExecuted if `deps` cannot be pickled.
     """
     takes_context, deps = bool(function_signature(step.entry.function).context_names), step.context.deps
     if takes_context and deps is not None:
@@ -223,7 +233,10 @@ def _picklable_context(step: Invoke) -> CallContext[Any]:
 
 
 def _run_child(pipe: Connection, function: Any, arguments: Any, context: CallContext[Any]) -> None:
-    """Run the function in the child, and send its value or its error. A tuple names a tool to import."""
+    """Run the function in the child, and send its progress, and its value or its error.
+
+    `function` is a tuple of module and name if the tool has to be imported.
+    """
     lock = threading.Lock()  # the function may report progress from its own threads
 
     def send_progress(_: CallContext[Any], message: str, fraction: float | None) -> None:

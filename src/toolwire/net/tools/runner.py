@@ -186,7 +186,7 @@ class Runner:
         return self._untrusted
 
     def tools_for_run(self, run_id: str, *, can_search: bool = False) -> tuple[Tool, ...]:
-        """Return the tools to offer in the next turn of a run: those that are available now.
+        """Return the tools to offer in the next turn of a run, which are available now.
 
         Call it once before each turn: changes of live sources take effect here. If a result of the run was shortened,
         `read_output` and `search_output` are added, and with `can_search` the tool `search_tools`.
@@ -203,7 +203,7 @@ class Runner:
         return self._outputs.store(run_id, text) if self._output_tools else None
 
     def _add_output_tools(self) -> tuple[Tool, ...]:
-        """Add the tools that read stored outputs; none if the toolbox has tools with their names."""
+        """Add and return the tools that read stored outputs, or none if the toolbox has tools with their names."""
         entries = output_entries(self._outputs)
         if any(self.box.find(entry.name) is not None for entry in entries):
             return ()
@@ -229,7 +229,7 @@ class Runner:
         `earlier`: the previous calls of the run; they distinguish a deliberate second identical call from a retry.
         `keys`: idempotency keys of the caller, by call id. `deps`: the value of `CallContext.deps`. `on_progress`
         receives the progress that the functions report; it may be called from their threads. `session`: the run of
-        the agent that makes the calls. `dry_run`: as for `Runner`, for these calls.
+        the agent that makes the calls. `dry_run`: as for `Runner`, for these calls. Raise ConfigError for a single call.
         """
         if type(calls) is not list and isinstance(calls, ToolCall):
             raise ConfigError("run takes a list of calls, got a single call", hint="use run([call])")
@@ -267,12 +267,15 @@ class Runner:
         session: Session | None,
         dry_run: bool,
     ) -> RunSettings:
-        """Return the settings of a run, cached because most calls belong to the same run as the previous one."""
+        """Return the settings of a run. The latest ones are cached: most calls belong to the same run as the previous.
+
+        A run with untrusted output is tainted, whatever the caller passes.
+        """
         tainted = tainted or run_id in self._tainted
         if dry_run and not self._settings.dry_run:
-            settings = self._settings_for(run_id, tainted, deps, on_progress, session, False)
+            settings = self._settings_for(run_id, tainted, deps, on_progress, session, dry_run=False)
             return replace(settings, dry_run=True)
-        # not cached: the runner would keep the objects alive
+        # These are not cached: the runner would keep the objects of the caller alive.
         if deps is not None or on_progress is not None or session is not None:
             sink = combine_sinks(on_progress, progress_sink(active_observers(self._observers)))
             has_fixed_tools = session is not None and session.state.has_fixed_tools
@@ -320,6 +323,7 @@ class Runner:
         return self._perform_observed(run, speculative) if is_observed else self._perform_call(run)
 
     async def _perform_observed(self, run: CallRun, speculative: bool) -> ToolResult:
+        """Run one call to its end in an observation. `speculative`: it starts before its arguments are complete."""
         entry = self.box.find(run.call.name)
         effect = None if entry is None else entry.tool.effect
         with Observation(
@@ -330,9 +334,9 @@ class Runner:
         return result
 
     async def _perform_call(self, run: CallRun) -> ToolResult:
-        """Run one call to its end. If a user-defined gate or check raises, only this call fails.
+        """Run one call to its end, and return its result, also if a user-defined gate or check raises.
 
-        Large arguments, and an unknown name among many, pass the gates in a thread, so that the event loop serves other
+        On cancellation, its claim is released. Large arguments, and an unknown name among many, pass the gates in a thread, so that the event loop serves other
         calls meanwhile.
         """
         try:
@@ -370,7 +374,7 @@ class Runner:
         return await self._store_steps.perform(step)
 
     async def _ask_approval(self, step: Approve) -> ApprovalReply:
-        """Ask for approval; without an approver, no call is approved."""
+        """Ask for approval in an observation, and return the reply. Without an approver, no call is approved."""
         if not self._approver.is_set:
             return False
         with Observation(self._observers, ApprovalOperation(step.tool, step.arguments, step.why)) as observation:

@@ -44,9 +44,6 @@ from ..threads import ThreadPool, call_in_thread
 from ..time_limit import LimitedOutcome, TimeLimitedCall, run_limited
 from .isolation import collect_async_items, collect_items, run_in_process
 
-# Ask an approver. One that is not async runs in a thread, because a person may think for minutes.
-
-
 Approver: TypeAlias = Callable[[Approve], "ApprovalReply | Awaitable[ApprovalReply]"]
 
 
@@ -64,7 +61,7 @@ class ApproverThread:
         return self._approve is not None
 
     async def ask(self, step: Approve) -> ApprovalReply:
-        """Return the reply; without an approver, no call is approved."""
+        """Return the approver's reply, from its thread if it is not async. Without an approver, no call is approved."""
         approve = self._approve
         if approve is None:
             return False
@@ -119,7 +116,7 @@ class Invoker:
             return Failed(error)
 
     def begin(self, step: Invoke) -> InvokeOutcome | Awaitable[InvokeOutcome]:
-        """Return the outcome if the function did not wait for anything; else an awaitable for the current task."""
+        """Start the function. Return its outcome if it did not wait, else an awaitable for the current task."""
         entry, options = step.entry, step.entry.options
         signature = step.signature or function_signature(entry.function)
         if not signature.is_async or options.rate is not None or options.isolation == "process":
@@ -127,7 +124,10 @@ class Invoker:
         return self._begin_async(step)
 
     def _begin_async(self, step: Invoke) -> InvokeOutcome | TimeLimitedCall:
-        """Start an async function on the event loop, unless the call was stopped before it began."""
+        """Start an async function on the event loop, unless the call was stopped before it began.
+
+        Return its outcome, or an awaitable if it waits. Arguments that do not fit its parameters are an outcome, too.
+        """
         if not step.start.begin():
             return _stopped_failure()
         entry = step.entry
@@ -150,7 +150,7 @@ class Invoker:
         return ran if isinstance(ran, Value) else await ran
 
     async def _run_in_thread(self, step: Invoke, arguments: Object) -> LimitedOutcome:
-        """Run a function in the pool.
+        """Run a function in the pool, and return its outcome. On cancellation or timeout, its context is cancelled.
 
         On timeout, a call that has no thread yet was not executed, and is reported as such. An awaitable that the
         function returned is awaited on the event loop.
@@ -242,14 +242,14 @@ class StoreSteps:
         return self._optional_store
 
     async def use(self, work: Callable[..., Any], /, *arguments: Any, **options: Any) -> Any:
-        """Run an operation of the store on a thread."""
+        """Run an operation of the store on a thread. Start a sweep if it is due."""
         if self._optional_store is not None and time.monotonic() >= self._next_sweep:
             self._next_sweep = time.monotonic() + _SWEEP_INTERVAL
             self._threads.submit(self._sweep)
         return await asyncio.wrap_future(self._threads.submit(partial(work, *arguments, **options)))
 
     async def perform(self, step: Step) -> Any:
-        """Perform a store operation; return a StoreError as a value. Storing a result is tried several times."""
+        """Perform a store operation, and return its result, or the StoreError. Storing a result is tried several times."""
         store = self._store
         attempts = _SAVE_ATTEMPTS if isinstance(step, CompleteClaim) else 1
         for remaining in reversed(range(attempts)):
@@ -283,7 +283,10 @@ class StoreSteps:
         self._threads.submit(partial(self._store.release, key, token))
 
     def _sweep(self) -> None:
-        """Remove expired records and runs. A failure is logged: the next sweep removes them."""
+        """Remove expired records and runs, and set the time of the next sweep: soon if some are left.
+
+        A failure is logged: the next sweep removes them.
+        """
         delay = _SWEEP_INTERVAL * random.uniform(0.5, 1.5)
         try:
             if self._store.sweep(_SWEEP_LIMIT) >= _SWEEP_LIMIT:

@@ -70,7 +70,10 @@ class StoredApprovals:
         return await asyncio.to_thread(self._decide, run_id, step)
 
     def _decide(self, run_id: str, step: Approve) -> ApprovalReply:
-        """Read, decide and write by compare-and-set; if another process changed the run meanwhile, read it again."""
+        """Return the decision and mark it as used, or store the question and suspend, or deny it if too many wait.
+
+        All of it is one compare-and-set: if another process changed the run meanwhile, it is read again.
+        """
         for _ in range(_ATTEMPTS):
             stored = self._runs.get(run_id)
             session, reply = None, None
@@ -108,12 +111,12 @@ class StoredApprovals:
         return self._runs.append(run, rows, stored.version, ttl=self._ttl + _HOUR) is not None
 
     def _has_too_many(self, run_id: str) -> bool:
-        """Return True if no other question of the owner of this one can be stored."""
+        """Return whether no other question of this question's owner can be stored."""
         waiting = [run.run_id for run in self._runs.list("waiting", _MAX_LISTED) if run.run_id.startswith("call-")]
         if run_id in waiting:
             return False  # an expired question that is asked again
-        own = _owner_mark(run_id)
-        return len(waiting) >= _MAX_LISTED or sum(_owner_mark(other) == own for other in waiting) >= self._max_waiting
+        mark = _owner_mark(run_id)
+        return len(waiting) >= _MAX_LISTED or sum(_owner_mark(other) == mark for other in waiting) >= self._max_waiting
 
 
 def _question_id(step: Approve, owner: str) -> str:
@@ -139,7 +142,7 @@ def _question_session(run_id: str, step: Approve, ttl: float) -> Session:
 
 
 def _read_decision(session: Session, stored: StoredRun) -> ApprovalReply | None:
-    """Return the decision about the call of a session; None if the question has expired."""
+    """Return the decision about the call of a session, `Suspend` if it still waits, or None if it has expired."""
     step = session.next()
     if isinstance(step, AwaitApproval):
         remaining = step.calls[0].expires_at - time.time()

@@ -43,14 +43,14 @@ class TraceRetention(Value, frozen=True):
         """Delete recordings beyond the limits. A file that another process deletes at the same time is no error."""
         if self == TraceRetention():
             return
-        found = []
+        recordings = []
         for path in folder.glob(_RECORDINGS):
             with suppress(OSError):
                 status = path.stat()
-                found.append((status.st_mtime, status.st_size, path))
+                recordings.append((status.st_mtime, status.st_size, path))
         oldest = 0.0 if self.days is None else time.time() - self.days * 24 * 60 * 60
         total = 0
-        for number, (changed, size, path) in enumerate(sorted(found, reverse=True), 1):
+        for number, (changed, size, path) in enumerate(sorted(recordings, reverse=True), 1):
             total += size
             is_kept = (self.files is None or number <= self.files) and (self.bytes is None or total <= self.bytes)
             if not is_kept or changed < oldest:
@@ -70,7 +70,7 @@ def make_pruner(folder: Path, keep: TraceRetention | None) -> Callable[[], None]
 
 
 def read_trace(path: Path) -> tuple[TraceHeader, tuple[TraceEvent, ...]]:
-    """Read a trace; ConfigError if the file is not one."""
+    """Read a trace. Raise ConfigError if the file cannot be read, is too large, or is no trace."""
     try:
         with path.open("rb") as lines:
             size = os.fstat(lines.fileno()).st_size
@@ -92,14 +92,14 @@ class TraceWriter:
 
     @classmethod
     def create(cls, path: Path, header: TraceHeader) -> TraceWriter:
-        """Create or replace a file."""
+        """Create or replace a file, and write the header. Raise ConfigError if that fails."""
         try:
             return cls(os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb"), header)
         except OSError as error:
             raise ConfigError(f"cannot write {path}: {error.strerror}") from None
 
     def write(self, event: TraceEvent) -> None:
-        """Write an event. At the size limit, the recording ends with an event that reports it."""
+        """Write an event. At the size limit, the recording ends with an event that reports it, and others are dropped."""
         line = encode_event(event)
         with self._lock:
             if self._remaining <= 0 or self._out.closed:
@@ -125,7 +125,10 @@ def _cut_event(event: TraceEvent) -> RecordingCut:
 def trace_folder(
     folder: Path, keep: TraceRetention | None = None
 ) -> Callable[[str, TraceHeader, Iterable[TraceEvent]], Path]:
-    """Return a function that writes a finished trace to a file of its own, with the given stem."""
+    """Create the folder, and return a function that writes a finished trace to a file of its own, with a given stem.
+
+    Raise ConfigError if the folder cannot be created.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -134,7 +137,10 @@ def trace_folder(
     numbers, prune = count(2), make_pruner(folder, keep)
 
     def write_trace(stem: str, header: TraceHeader, events: Iterable[TraceEvent]) -> Path:
-        """Write the file under a temporary name first, so that a reader never sees an incomplete one."""
+        """Write a trace, prune the folder, and return the path. A stem that is in use gets a number.
+
+        The file has a temporary name first, so that a reader never sees an incomplete one.
+        """
         path = folder / f"{stem}{SUFFIX}"
         # several traces may have the same id, and two threads may write at the same time
         while path.exists() or (out := _create_exclusively(path.with_suffix(".part"))) is None:
@@ -155,7 +161,7 @@ def trace_folder(
 
 
 def _create_exclusively(path: Path) -> BinaryIO | None:
-    """Create a file that only its owner can read; None if it exists."""
+    """Create a file that only its owner can read, or return None if it exists."""
     try:
         return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
     except FileExistsError:

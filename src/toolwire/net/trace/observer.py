@@ -85,6 +85,7 @@ class TraceObserver:
         secrets: Iterable[str] = (),
         keep: TraceRetention | None = None,
     ) -> None:
+        """Check that the file or the folder can be written. Raise ConfigError if not, or for a wrong combination."""
         if (file is None) == (folder is None):
             raise ConfigError("TraceObserver takes either a file or a folder", hint='use TraceObserver("run.jsonl")')
         if keep is not None and folder is None:
@@ -100,6 +101,10 @@ class TraceObserver:
         _check_writable(self._file, self._folder)
 
     def start(self, operation: ObservedOperation, /) -> EndOperation | None:
+        """Record the start of an operation below the current one, and return the function that records its end.
+
+        An operation without an outer one opens a file, and its end closes it.
+        """
         outer = self._current.get()
         recording = self._open_recording(operation) if outer is None else outer.recording
         span = _TraceSpan(recording, next(recording.numbers), 0 if outer is None else outer.number, outer)
@@ -111,6 +116,7 @@ class TraceObserver:
         self._submit(lambda: recording.write(self._start_event(operation, span, where, base)))
 
         def end(outcome: OperationOutcome) -> None:
+            """Record the outcome, and make the outer operation the current one."""
             if self._current.get() is span:
                 self._current.set(outer)
             where: dict[str, Any] = {"ms": recording.ms(), "span": span.number}
@@ -127,7 +133,7 @@ class TraceObserver:
         await asyncio.wrap_future(self._submit(lambda: None))
 
     def _submit(self, work: Callable[[], None]) -> Future[Any]:
-        """Do work in the thread, after all work before. Wait if its queue is long, so that it is bounded."""
+        """Do work in the thread, after all work before, and log its errors. Wait if the queue is too long."""
 
         def run() -> None:
             try:
@@ -163,6 +169,7 @@ class TraceObserver:
     def _start_event(
         self, operation: ObservedOperation, span: _TraceSpan, where: dict[str, Any], base: tuple[int, Request | None]
     ) -> TraceEvent:
+        """Return the event of an operation's start, without secrets. `base` is the request that a request continues."""
         if isinstance(operation, AgentOperation):
             request = self._clean_request(msgspec.to_builtins(operation.request))
             agent, call = operation.agent, operation.parent
@@ -181,7 +188,7 @@ class TraceObserver:
         where: dict[str, Any],
         base: tuple[int, Request | None],
     ) -> RequestSent:
-        """Record a request without the messages and tools that an earlier request of the same run had already."""
+        """Return the event of a request, without messages and tools of the request that it continues (`base`)."""
         request = operation.request
         number, earlier = base
         kept = 0 if earlier is None else _shared_messages(earlier, request)
@@ -218,6 +225,7 @@ class TraceObserver:
         where: dict[str, Any],
         clean_part: Callable[[Any], Any],
     ) -> Iterable[TraceEvent]:
+        """Yield the losses of an operation, and its error or its outcome, without secrets."""
         for loss in outcome.losses:
             yield LossReported(**where, loss=msgspec.convert(self._clean(loss), Loss))
         if outcome.error is not None:

@@ -62,6 +62,7 @@ class Instruments:
     """A tracer and the histograms. By default they use the providers that the program has set."""
 
     def __init__(self, tracers: TracerProvider | None = None, meters: MeterProvider | None = None) -> None:
+        """Create the tracer and the histograms. Raise MissingExtra if OpenTelemetry is not installed."""
         try:
             from opentelemetry import metrics, trace
         except ImportError:
@@ -79,7 +80,10 @@ class Instruments:
     def record(
         self, about: Attributes, seconds: float, usage: Usage | None = None, first_chunk_seconds: float | None = None
     ) -> None:
-        """Record an operation. `about` must have low cardinality: operation, provider, model, tool, error type."""
+        """Record the duration of an operation, its tokens, and the time to its first chunk.
+
+        `about` must have low cardinality: operation, provider, model, tool, error type.
+        """
         self._duration.record(seconds, about)
         if first_chunk_seconds is not None:
             self._first_chunk.record(first_chunk_seconds, about)
@@ -125,11 +129,15 @@ class OtelObserver:
         return self._start_approval(operation)
 
     def _start_agent(self, operation: AgentOperation) -> EndOperation:
-        """Start the span of a run. The tokens are counted by the requests, not again here."""
+        """Start the span of a run, and return the function that ends it and records its duration.
+
+        The tokens are counted by the requests, not again here.
+        """
         about: Attributes = {names.OPERATION: "invoke_agent", names.AGENT_NAME: operation.agent}
         span = self._open(f"invoke_agent {operation.agent}", {**about, names.RUN_ID: operation.run_id})
 
         def end(outcome: OperationOutcome) -> None:
+            """End the span with the usage, the cost and the reason to give up, and record the duration."""
             gave_up = outcome.reason and outcome.decision != "suspended"  # to wait for a person is not an error
             error_type = "gave_up" if gave_up else _error_type(outcome.error)
             # the text after the colon may come from a refusal or an invalid output
@@ -142,7 +150,10 @@ class OtelObserver:
         return end
 
     def _start_model(self, operation: ModelOperation) -> EndOperation:
-        """Start the span of a request. The histograms get no attributes with high cardinality, such as ids."""
+        """Start the span of a request, and return the function that ends it and records duration and tokens.
+
+        The histograms get no attributes with high cardinality, such as ids.
+        """
         request, model = operation.request, operation.model or operation.request.model
         about = {
             names.OPERATION: "chat",
@@ -153,6 +164,7 @@ class OtelObserver:
         span = self._open(f"chat {model}", about, is_client=True)
 
         def end(outcome: OperationOutcome) -> None:
+            """End the span with the response or its error, and record the duration and the tokens."""
             response = outcome.response
             error_type = _error_type(outcome.error)
             if response is not None and response.fault is not None:
@@ -169,6 +181,7 @@ class OtelObserver:
         return end
 
     def _response_attributes(self, request: Request, response: Response) -> Attributes:
+        """Return the attributes of a response, with the messages of both sides only if content is captured."""
         found = {
             **usage_attributes(response.usage),
             names.RESPONSE_ID: response.id,
@@ -182,6 +195,7 @@ class OtelObserver:
         return found
 
     def _start_tool(self, operation: ToolOperation) -> EndOperation:
+        """Start the span of a call, and return the function that ends it and records its duration."""
         call = operation.call
         about: Attributes = {names.OPERATION: "execute_tool", names.TOOL_NAME: call.name}
         more: Attributes = {names.CALL_ID: call.id, names.TOOL_TYPE: "function", names.EFFECT: operation.effect}
@@ -227,7 +241,10 @@ class _OpenSpan:
         context.attach(trace.set_span_in_context(span))
 
     def close(self, attributes: Attributes, error_type: str | None) -> None:
-        """End the span and restore the context, unless another one is current: a generator may end elsewhere."""
+        """End the span with attributes and an error, set `seconds`, and restore the context.
+
+        The context stays if another span is current: a generator may end elsewhere.
+        """
         from opentelemetry import context, trace
 
         self.seconds = time.perf_counter() - self._started_at
@@ -252,7 +269,7 @@ def _error_type(error: BaseException | None) -> str | None:
 
 
 def _result_error(result: ToolResult) -> str | None:
-    """Return the code of the runtime for a failed call, such as `timeout` or `denied`; None for one that waits."""
+    """Return the runtime's code for a failed call, such as `timeout`, or None for a call that succeeded or waits."""
     code = result_code(result)
     if not result.is_error or code == "suspended":
         return None

@@ -4,7 +4,7 @@
     await replay_run(trace, agent)         # raises ReplayDifference at the first difference
 
 Every request is compared with the recorded one. The run is deterministic: nothing is sent, and no tool with side
-effects runs. A request to another model, such as that of an agent in a tool, is refused and reported as a difference.
+effects runs. A request to another model, such as an agent in a tool makes, is refused and reported as a difference.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ async def replay_run(
     deps: Deps | None = None,
     box: Toolbox | None = None,
 ) -> Answer[Output] | None:
-    """Repeat a run and raise ReplayDifference at the first difference. Return the answer; None if the run had none.
+    """Repeat a run and return its answer, or None if it had none. Raise ReplayDifference at the first difference.
 
-    With an `agent`, its system prompt, tools, policy and budget are under test. Without one, the recorded request and
+    Raise ConfigError for a trace that cannot be replayed. With an `agent`, its system prompt, tools, policy and budget are under test. Without one, the recorded request and
     tools are used. `tools="read"` really runs pure and read tools, of the agent or of `box`; results of all other tools
     are the recorded ones.
     """
@@ -108,6 +108,7 @@ class _Replay:
     """A recording as a model and as tools."""
 
     def __init__(self, trace: RunTrace, agent: Agent[Any, Any] | None) -> None:
+        """Collect the turns, results and decisions of the run. Raise ConfigError if it was transferred."""
         self._agent = agent
         self.model = trace.request().model
         self.turns = deque(trace.turns())
@@ -158,7 +159,10 @@ class _Replay:
             request_check.reset(unchecked)
 
     def _check_request(self, model: Model) -> None:
-        """Refuse requests to real models: of an agent that a tool runs, of an agent that a tool returns, or of a tool."""
+        """Raise ReplayDifference for a request to a real model, by a tool or by an agent that it runs or returns.
+
+        The difference is kept, too, because a tool may catch the error.
+        """
         if model is self or isinstance(model, _RecordedAuxiliary):
             return
         call = current_call()
@@ -169,7 +173,10 @@ class _Replay:
         raise self._difference(found)
 
     async def ask(self, request: Request) -> Response:
-        """Return the recorded response if the request is the recorded one."""
+        """Return the recorded response if the request is the recorded one, else raise ReplayDifference.
+
+        Raise _RecordedFailure if the recorded run failed here.
+        """
         self._number += 1
         step = f"request {self._number}"
         if self._problem is not None:
@@ -187,6 +194,7 @@ class _Replay:
             raise
 
     def _answer(self, step: str, request: Request, turns: deque[RecordedTurn]) -> Response:
+        """Take the next turn, and return its response. Raise as `ask` does; `step` is for the message."""
         if not turns:
             raise self._difference(Difference(step, "", "no such request", "another request"))
         turn = turns.popleft()
@@ -229,7 +237,10 @@ class _Replay:
         return replace(entry, function=self._recorded_function(entry.tool), options=options)
 
     def _recorded_function(self, tool: Tool) -> Callable[..., Any]:
+        """Return a function that returns the recorded results of a tool, by call id."""
+
         async def return_recorded(**arguments: Any) -> Any:
+            """Return the next recorded result of the current call, or note a difference if there is none."""
             call_id = current_call().call_id
             results = self._results.get(call_id)
             if not results:
@@ -246,7 +257,7 @@ class _Replay:
         return return_recorded
 
     def approve(self, step: Approve) -> ApprovalReply:
-        """Decide as recorded; a question that was not asked then is denied."""
+        """Return the recorded decision, and use it up. A question that was not asked then is denied."""
         decisions = self._decisions[step.tool, canonical_json(step.arguments)]
         if not decisions:
             return False
@@ -258,7 +269,7 @@ class _Replay:
         return Denied(recorded.reason) if recorded.reason else False
 
     def check_end(self, answer: Answer[Any] | None) -> None:
-        """Compare the end: all requests were made, and the run has the recorded reason."""
+        """Raise ReplayDifference if one was noted, a recorded request was not made, or the reason of the end differs."""
         if self._problem is not None:
             raise self._difference(self._problem)
         if self.turns:
