@@ -67,7 +67,10 @@ class CallOrder:
 
     @asynccontextmanager
     async def wait_turn(self, run_id: str, entry: Entry | None, arguments: Object) -> AsyncIterator[None]:
-        """Wait for the earlier calls that must end first. Calls without a run id have no order."""
+        """Wait for the earlier calls of the run that must end first, and let later calls wait for this call.
+
+        Pure calls and calls without a run id have no order.
+        """
         if entry is None or not run_id or entry.tool.effect == "pure":
             yield
             return

@@ -114,7 +114,10 @@ def _media_object(media: Media) -> Object:
 
 
 def tool_entry(tool: Any, effects: Effects | None) -> Entry:
-    """Return the entry of any tool of ADK, or of a function. ConfigError for a tool that the model's provider runs."""
+    """Return the entry of any tool of ADK, or of a function.
+
+    Raises `ConfigError` for another value, and for a tool that the model's provider runs.
+    """
     if isinstance(tool, AdkTool):
         return tool.entry
     if not isinstance(tool, BaseTool):
@@ -175,7 +178,7 @@ async def _call_tool(tool: BaseTool, arguments: Object) -> Any:
 
 
 def _tool_context(confirmation: ToolConfirmation | None = None) -> ToolContext:
-    """Return the context of the run, if it is ADK's; else one with an empty session."""
+    """Return ADK's context of the run, else a context with an empty session and the run's `deps` in its state."""
     call = current_call()
     if isinstance(call.deps, ToolContext):
         return call.deps

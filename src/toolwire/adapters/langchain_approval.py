@@ -69,7 +69,10 @@ def _read_question(saved: Any, task: Any) -> LastQuestion | None:
 
 
 def ask(question: WaitingCall, last: LastQuestion | None, config: Any) -> ApprovalReply:
-    """Interrupt the graph, or return the decision for this call. Other decisions are left to other calls."""
+    """Return the decision for this call, or interrupt the graph to get it; other decisions are left to other calls.
+
+    Outside of a graph the call is denied.
+    """
     scratchpad = ((config or {}).get("configurable") or {}).get("__pregel_scratchpad")
     decisions = getattr(scratchpad, "resume", None)
     if scratchpad is None or not isinstance(decisions, list):  # outside of a graph

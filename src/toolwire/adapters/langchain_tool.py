@@ -181,7 +181,10 @@ def _parameters(tool: BaseTool) -> Object:
 
 
 def _runtime_names(tool: BaseTool) -> Iterator[str]:
-    """Yield the parameters for a `ToolRuntime`. ConfigError for other injected values, which only a graph has."""
+    """Yield the parameters for a `ToolRuntime`.
+
+    Raises `ConfigError` for other injected values, which only a graph has.
+    """
     function = getattr(tool, "func", None) or getattr(tool, "coroutine", None) or tool._run
     for name, hint in get_type_hints(function, include_extras=True).items():
         kind = get_origin(hint) or hint
@@ -239,7 +242,10 @@ def _tool_errors(name: str) -> Iterator[None]:
 
 
 def _result_value(message: Any) -> Any:
-    """Convert a `ToolMessage` to parts of a result; an error is raised."""
+    """Return the content of a `ToolMessage` as text or parts.
+
+    Raises `ToolError` for an error, and for a value that only a graph understands.
+    """
     if not isinstance(message, ToolMessage):
         kind = type(message).__name__
         raise ToolError(f"The tool returned a {kind}, which only its graph understands.")

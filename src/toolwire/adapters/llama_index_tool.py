@@ -133,7 +133,10 @@ async def _scope(context: Context | None) -> CallScope:
 
 
 async def _ask(context: Context, question: WaitingCall) -> ApprovalReply:
-    """Ask for approval with an event. Only an answer with the id of this call is accepted."""
+    """Ask for approval with an event, and return the answer; any text but an approval is the reason of a denial.
+
+    Only an answer with the id of this call is accepted.
+    """
     answer = await context.wait_for_event(
         HumanResponseEvent,
         waiter_id=f"toolwire approval {question.call_id}",
@@ -208,7 +211,10 @@ def _is_async(tool: BaseTool) -> bool:
 
 
 def _result_value(output: ToolOutput) -> Any:
-    """Convert an output to a value or parts of a result; an error is raised."""
+    """Return an output as parts if it has media, as a value if its text is only the value's, else as text.
+
+    Raises `ToolError` for an error.
+    """
     if output.is_error:
         raise ToolError(output.content) from output.exception
     media = [part for part in map(_block_part, output.blocks) if part is not None]

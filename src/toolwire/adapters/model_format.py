@@ -49,7 +49,10 @@ def has_separate_reasoning(form: Format) -> bool:
 
 
 def format_of_model(name: str, *models: str | None, template: str | None = None) -> Format:
-    """Return the format `name`; if it is empty, the format of the chat template, or of the first known model name."""
+    """Return the format `name`; if it is empty, the format of the chat template, or of the first known model name.
+
+    Raises `ConfigError` if none is known.
+    """
     if name:
         return formats.get(name)
     detected = formats.detect_template(template) if template else None

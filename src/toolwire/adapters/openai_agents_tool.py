@@ -133,7 +133,7 @@ def _media_output(media: Media) -> ToolOutputImage | ToolOutputFileContent:
 
 
 def tool_entry(tool: AgentsFunctionTool, effects: Effects | None) -> Entry:
-    """Return the entry of any function tool; ConfigError for a hosted tool, and for a tool with guardrails."""
+    """Return the entry of any function tool. Raises `ConfigError` for a hosted tool, and for a tool with guardrails."""
     invocation = getattr(tool, "on_invoke_tool", None)
     if isinstance(invocation, AgentsInvocation):
         return invocation.entry
@@ -191,7 +191,7 @@ async def _await(decision: Awaitable[bool]) -> bool:
 
 
 def _plain_value(output: Any) -> Any:
-    """Convert the output types of the SDK to parts of a result."""
+    """Return the SDK's output types as parts of a result, and other values as they are."""
     if isinstance(output, list) and output and all(map(_is_output_type, output)):
         return [_plain_value(item) for item in output]
     if isinstance(output, ToolOutputText):

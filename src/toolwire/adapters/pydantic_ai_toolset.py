@@ -105,7 +105,11 @@ def _scope(ctx: RunContext[Any]) -> CallScope:
 
 
 def _tool_return(result: ToolResult) -> Any:
-    """Convert a result to the return value of a tool, or raise the exception of PydanticAI for it."""
+    """Return a result as the return value of a tool.
+
+    Raises `CallDeferred` for a waiting call, `ModelRetry` for an error that the model can correct, and `ToolFailed` for
+    other errors.
+    """
     waiting = waiting_call(result)
     if waiting is not None:
         raise CallDeferred(metadata={"reason": waiting.why, "state": waiting.state})
@@ -126,7 +130,11 @@ def _media_content(media: Media) -> Any:
 
 
 def toolset_entries(toolset: AbstractToolset[Any], effects: Effects | None, deps: object, model: Any) -> list[Entry]:
-    """Return the entries of a toolset; a toolset of `to_pydantic_ai` inside a combined one keeps its own entries."""
+    """Return the entries of a toolset.
+
+    A toolset of `to_pydantic_ai`, also inside a combined toolset, has its own entries. Raises `ConfigError` for another
+    value.
+    """
     if not isinstance(toolset, AbstractToolset):
         hint = "pass a toolset, or a list of toolsets; FunctionToolset([function]) makes one"
         raise ConfigError(f"{toolset!r} is not a toolset of PydanticAI", hint=hint)
@@ -248,7 +256,7 @@ def _inner_name(toolset: WrapperToolset[Any], name: str) -> str:
 
 
 def _plain_value(value: Any) -> Any:
-    """Convert the content types of PydanticAI to parts of a result."""
+    """Return PydanticAI's content types as parts of a result, and other values as they are."""
     if isinstance(value, ToolReturn):
         content = [value.content] if isinstance(value.content, str) else list(value.content or ())
         parts = [_plain_value(item) for item in content]

@@ -59,7 +59,10 @@ _MODEL = re.compile(_MODEL_NAME)
 
 
 def find_route(method: str, path: str, headers: Mapping[str, str]) -> SdkRoute | None:
-    """Find the meaning of a request; None if no model can answer it."""
+    """Return the meaning of a request, or None if no model can answer it.
+
+    Some paths contain the model and the verb (`:streamGenerateContent`).
+    """
     if method == "POST":
         for pattern, wire in _GENERATE:
             if found := pattern.fullmatch(path):
@@ -170,7 +173,10 @@ class ResponseChains:
         return chain
 
     def save(self, answer_id: str, document: Object, answer: Object) -> None:
-        """Store the encoded answer to `document`, unless the request forbids it."""
+        """Store the encoded answer to `document`, unless the request forbids it.
+
+        The oldest answers are dropped above the limits.
+        """
         if document.get("store") is False or not answer_id:
             return
         turn = answer["output"] if "output" in answer else [{"role": "assistant", "content": answer.get("content")}]

@@ -82,7 +82,11 @@ class SdkServer:
         self._created = int(time())  # of the listed model
 
     async def answer(self, request: SdkRequest) -> SdkAnswer:
-        """Yield the head of the answer, then the pieces of its body as the model sends them."""
+        """Yield the head of the answer, then the pieces of its body as the model sends them.
+
+        An error before the head becomes an answer with its status. Raises `TimeoutError` and `ConnectionError` for
+        network errors, and `ToolwireError` after the head.
+        """
         route = find_route(request.method, request.path, request.headers)
         wire = get(guess_wire(request.path, request.headers) if route is None else route.wire)
         has_started = False
@@ -108,7 +112,7 @@ class SdkServer:
         return self._generate(request, route) if route.action == "generate" else self._describe_models(request, route)
 
     async def _describe_models(self, request: SdkRequest, route: SdkRoute) -> SdkAnswer:
-        """List the model, or describe it."""
+        """Yield a list with the transport's model, or the description of a model, in the form of the wire."""
         name = self._model or route.model
         model = ListedModel(name or "", self._created)
         if route.action == "model":
@@ -139,7 +143,10 @@ class SdkServer:
                 yield piece if isinstance(piece, bytes) else SdkAnswerHead(200, _forwarded_headers(piece))
 
     async def _translate(self, call: SdkCall) -> SdkAnswer:
-        """Translate the request and its answer."""
+        """Yield the translated answer to the translated request, and report the losses at the end.
+
+        The conversation memory first restores parts that the SDK's wire does not carry.
+        """
         endpoint = call.client.endpoint
         request = await self._memory.restore(call.request, endpoint)
         request = replace(request, model=endpoint.model, stream=None)
@@ -162,7 +169,10 @@ class SdkServer:
         yield finite_to_bytes(document)
 
     async def _translate_stream(self, translation: AnswerEncoding, request: Request) -> SdkAnswer:
-        """Encode each event as it arrives. The head follows the first event, so that an early failure has a status."""
+        """Encode each event as it arrives, and store the answer at its end.
+
+        The head follows the first event, so that an early failure has a status; a later failure is an event.
+        """
         call, has_started = translation.call, False
         events = call.client.stream(request, losses=call.losses, reader=call.wire.capabilities)
         async with aclosing(events):

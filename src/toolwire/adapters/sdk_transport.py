@@ -125,7 +125,10 @@ class _Models:
         return None if self._fixed is None else self._fixed.name
 
     def find(self, name: str) -> ModelClient:
-        """Return the client for a request that names `name`."""
+        """Return the client for a request that names `name`.
+
+        It is the fixed client, or a client that is opened and kept for the name.
+        """
         if self._fixed is not None:
             return self._fixed
         client = self._opened.get(name)

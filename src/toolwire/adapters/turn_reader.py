@@ -243,7 +243,10 @@ class ReasoningSplitter:
         self.ended = not form.reasoning  # True after the reasoning, once text or a call has begun
 
     def feed(self, text: str) -> tuple[str, str]:
-        """Read more text; return the new reasoning, and the new text after it."""
+        """Read more text; return the new reasoning, and the new text after it.
+
+        If the prompt opened the reasoning, text is held while it may still be a repeated opening tag.
+        """
         if self.ended:
             return "", text
         self._text.append(text)

@@ -73,7 +73,10 @@ class _ServedModel:
         return template_opens_reasoning(self.form, self.tokenizer, self._template_settings)
 
     def turn(self, request: Any, tools: Iterable[Any], *, opened: bool, tagged_content: bool = False) -> TurnReader:
-        """Start reading an answer to a request."""
+        """Return a reader for an answer to the request.
+
+        Constrained answers are JSON: all of the content is the arguments of a named call, or a list of calls.
+        """
         form, choice = self.form, getattr(request, "tool_choice", None)
         if choice == "none":
             form = without_calls(form)
@@ -132,7 +135,7 @@ class ToolwireParser(ParserEngine):  # type: ignore[misc]
         enable_auto_tools: bool = False,
         model_output_token_ids: Sequence[int] = (),
     ) -> tuple[str | None, str | None, list[Any] | None]:
-        """Return reasoning, content and calls of a complete turn."""
+        """Return reasoning, content and calls of a complete turn, and count the reasoning tokens."""
         turn = self._model.turn(request, request.tools or (), opened=self._model.opens_before(model_output))
         ids = model_output_token_ids
         finished = self._model.is_finished(request, len(ids), ids[-1] if ids else None)
@@ -152,7 +155,7 @@ class ToolwireParser(ParserEngine):  # type: ignore[misc]
         *,
         finished: bool,
     ) -> Any:
-        """Return the delta of a step, or None."""
+        """Return the delta of a step as a message, or None if it is empty, and count its tokens."""
         if self._turn is None:
             self._turn = self._model.turn(request, request.tools or (), opened=self._is_open(request, prompt_token_ids))
         delta = self._turn.feed(delta_text)

@@ -81,7 +81,8 @@ def render_answer(message: Message, tools: Sequence[Tool], form: Format) -> str:
 def render_segments(example: Example, tokenizer: Any, form: Format) -> tuple[TrainingSegment, ...]:
     """Render a conversation up to its last answer with weight 1; no segments if there is none.
 
-    Raises ConfigError if the chat template does not repeat an answer in later turns as the model wrote it.
+    Raises `ConfigError` if the chat template does not repeat an answer in later turns as the model wrote it, and for
+    several calls in an answer where the format or the example allows one.
     """
     end = end_of_turn(tokenizer)
     segments: list[TrainingSegment] = []
@@ -145,7 +146,10 @@ def start_of_text(tokenizer: Any) -> str:
 
 
 def end_of_turn(tokenizer: Any) -> str:
-    """Return the text that ends an answer in the model's chat template, without white space after it."""
+    """Return the text that ends an answer in the model's chat template, without white space after it.
+
+    Raises `ConfigError` if there is no template or no such text.
+    """
     if not tokenizer.chat_template:
         raise ConfigError("this model has no chat template", hint="train it on texts, or use an instruct model")
     asked = [{"role": "user", "content": "A question."}]

@@ -233,7 +233,10 @@ class ExampleExport:
         self._spool.close()
 
     def collect(self, sources: Iterable[str | Path], progress: Callable[[int, int], None] | None = None) -> int:
-        """Read examples of files and folders; return how many can be used. `progress` receives the files, and all files."""
+        """Read examples of files and folders, store the usable examples, and return their number.
+
+        Invalid examples and duplicates are counted as rejected. `progress` receives the files, and all files.
+        """
         given = self.settings
         before = len(self._keys)
         self._spool.seek(0, 2)
@@ -271,7 +274,10 @@ class ExampleExport:
             self._details.append(rejected)
 
     def plan(self, progress: Callable[[int, int], None] | None = None) -> ExportReport:
-        """Choose the examples of each side and report all losses. Nothing is written."""
+        """Choose the examples of each side and report all losses; nothing is written.
+
+        Examples that the format cannot express are removed from their side and counted as rejected.
+        """
         self._choose_sides()
         encode = formats.get(self.settings.format).encode
         assert encode is not None

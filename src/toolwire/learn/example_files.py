@@ -77,7 +77,10 @@ def _at(place: str, error: ToolwireError) -> ProtocolError:
 
 
 def _rows_of(file: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield the number and the text of each row: its line, or its position in the array."""
+    """Yield the number and the text of each row: its line, or its position in the array.
+
+    Raises `ConfigError` for an unreadable file or too large array, and `ProtocolError` for a too long line.
+    """
     try:
         with file.open("rb") as stream:
             if stream.peek(64).lstrip()[:1] == b"[":

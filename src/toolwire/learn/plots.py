@@ -59,7 +59,10 @@ def draw_bars(path: str | Path, title: str, y_label: str, bars: Mapping[str, flo
 
 
 def _write(path: Path, title: str, y_label: str, draw: Any) -> None:
-    """Write the figure without a date, so that the file changes only with the data."""
+    """Draw and write the figure, without a date, so that the file changes only with the data.
+
+    Raises `ConfigError` for a path that is not an SVG file in an existing folder.
+    """
     if path.suffix.lower() != ".svg":
         raise ConfigError(f"cannot write a plot to {path}", hint="use a name that ends with .svg")
     if not path.parent.is_dir():

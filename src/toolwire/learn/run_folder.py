@@ -61,7 +61,8 @@ class RunFolder:
         """Create the folder, or continue in it with `resume`.
 
         The manifest records `settings` (seeds included) and the SHA-256 of every input file. A run continues only with
-        equal settings and inputs, because results of different runs must not be mixed.
+        equal settings and inputs, because results of different runs must not be mixed. Raises `ConfigError` for other
+        settings, an existing run without `resume`, and a folder with other files.
         """
         folder = Path(path)
         files = {str(one): hash_file(Path(one)) for one in inputs}
@@ -230,7 +231,11 @@ def run_shards(
 
 
 def _claim(store: Store, job: str, number: int, fingerprint: str, lease: float) -> Record:
-    """Claim a shard. The record of a shard that another worker holds comes back without its token."""
+    """Claim a shard.
+
+    The record of a shard that another worker holds comes back without its token. Raises `ConfigError` if the store has
+    the shard with other inputs.
+    """
     token = secrets.token_hex(16)
     claim = Claim(f"learn:{job}:{number}", "toolwire learn", fingerprint, token, lease, _KEPT, reclaim=True)
     record = store.claim(claim)

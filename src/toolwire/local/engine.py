@@ -119,7 +119,10 @@ class ChatEngine:
         return await fold_stream(self.stream(to_bytes(request_usage(read_body(body)))))
 
     async def chunks(self, body: Object) -> AsyncGenerator[bytes, None]:
-        """Yield the JSON of each chunk."""
+        """Yield the JSON of each chunk; leaving the loop stops the generation.
+
+        Raises `UpstreamError` for a fault of the engine, and other errors of its thread.
+        """
         turn = _Generation(asyncio.get_running_loop())
         self._turns.add(turn)
         job = self._pool.submit(self._generate, to_bytes(_engine_request(body)), turn)
@@ -146,7 +149,10 @@ class ChatEngine:
             self._engine = None
 
     def _generate(self, body: bytes, turn: _Generation) -> None:
-        """Generate a response in a thread of the pool. Always send None last, so that the reader stops waiting."""
+        """Generate a response in a thread of the pool, and send its chunks or its error to `turn`.
+
+        None is always sent last, so that the reader stops waiting.
+        """
         try:
             self._load_engine().chat(body, turn.put_chunk)
         except (ValueError, RuntimeError) as error:

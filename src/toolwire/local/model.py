@@ -105,7 +105,10 @@ class LocalModel:
         return plan_call(request)
 
     async def _wants_call(self, request: Request) -> bool:
-        """Decide by the text of the prompt, and else by the model: one token, `said`, with its alternatives."""
+        """Return whether the answer should be a call: by the text of the prompt, and else by the model.
+
+        It is asked for one token with its alternatives.
+        """
         if mentions_tool(request):
             return True
         if not may_need_call(request):
@@ -113,9 +116,9 @@ class LocalModel:
         async with aclosing(self.chat.chunks(make_probe(request))) as chunks:
             async for chunk in chunks:
                 choice = next(iter(parse_object(chunk).get("choices") or [{}]))
-                said = (choice.get("logprobs") or {}).get("content")
-                if said:
-                    return wants_call(said[0]["top_logprobs"])
+                tokens = (choice.get("logprobs") or {}).get("content")
+                if tokens:
+                    return wants_call(tokens[0]["top_logprobs"])
         return False
 
     async def _stream_calls(self, plan: Plan, request: Request) -> AsyncGenerator[bytes, None]:

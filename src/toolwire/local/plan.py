@@ -80,17 +80,17 @@ _MAX_RESULT = 2000  # characters; the context has 4,096 tokens, and a token can 
 def rewrite_history(messages: Sequence[Message], losses: Losses) -> tuple[Message, ...]:
     """Rewrite calls and results as plain text; if the last message is a result, ask the model to report it."""
     names: dict[str, str] = {}
-    told = [
+    rewritten = [
         replace(message, parts=_render_parts(message.parts, names, losses, join("messages", index)))
         for index, message in enumerate(messages)
     ]
     if not messages or not any(isinstance(part, ToolResult) for part in messages[-1].parts):
-        return tuple(told)
-    asked, start = told[-1], len(told) - 1
+        return tuple(rewritten)
+    asked, start = rewritten[-1], len(rewritten) - 1
     if _is_question_and_call(messages[-3:-1]):
-        asked, start = replace(asked, parts=(*told[-3].parts, Text("\n"), *asked.parts)), len(told) - 3
+        asked, start = replace(asked, parts=(*rewritten[-3].parts, Text("\n"), *asked.parts)), len(rewritten) - 3
     wish = replace(asked, parts=(*asked.parts, Text(_LAST)))
-    return _add_system((*told[:start], wish))
+    return _add_system((*rewritten[:start], wish))
 
 
 def shorten_results(messages: Sequence[Message], losses: Losses) -> tuple[Message, ...]:
@@ -216,7 +216,11 @@ def may_need_call(request: Request) -> bool:
 
 
 def plan_call(request: Request) -> Plan:
-    """Plan an answer that is a call. Examples follow the system prompt, and a grammar enforces the format."""
+    """Plan an answer that is a call.
+
+    Examples follow the system prompt, and a grammar enforces the format. Unless a call is required, optional arguments
+    that the prompt does not mention are withheld. Raises `ConfigError` if no function is declared.
+    """
     choice = request.choice if requires_call(request) else _require_call(request.choice)
     withheld = Losses()
     offered = request.tools
@@ -239,7 +243,10 @@ def plan_call(request: Request) -> Plan:
 
 
 def _withhold_options(tool: Tool, request: Request, index: int, losses: Losses) -> Tool:
-    """Remove the optional arguments that the prompt does not mention: this model invents a value for each of them."""
+    """Return a tool without the optional arguments that the prompt does not mention, and report each.
+
+    This model invents a value for every argument that it may write.
+    """
     schema = tool.input_schema
     if tool.kind not in ("function", "search") or schema is None or not isinstance(schema.get("properties"), dict):
         return tool
@@ -269,18 +276,21 @@ def _make_message(role: Role, text: str) -> Message:
 
 
 def plan_text(request: Request) -> Plan:
-    """Plan an answer that is text: without tools, with earlier calls and results rewritten as sentences."""
-    told = Losses()
-    spoken = replace(request, messages=rewrite_history(request.messages, told), tools=(), choice=None, parallel=None)
+    """Plan an answer that is text: without tools, with earlier calls and results rewritten as sentences.
+
+    An answer about a result is short and without randomness.
+    """
+    lost = Losses()
+    plain = replace(request, messages=rewrite_history(request.messages, lost), tools=(), choice=None, parallel=None)
     cool: Object = _GREEDY if ends_with_result(request) else {}
     if cool and request.params.max_tokens is None:
         cool = {**cool, "max_tokens": _REPORT_TOKENS}
-    body, losses = _encode_request(spoken)
-    told.extend(losses)
+    body, losses = _encode_request(plain)
+    lost.extend(losses)
     for index, tool in enumerate(request.tools):
         if tool.kind == "builtin":
-            told.add(f"/tools/{index}", tool.name, "dropped", "only its provider can run it", "error")
-    return Plan({**cool, **body}, losses=tuple(told))
+            lost.add(f"/tools/{index}", tool.name, "dropped", "only its provider can run it", "error")
+    return Plan({**cool, **body}, losses=tuple(lost))
 
 
 def make_probe(request: Request) -> Object:

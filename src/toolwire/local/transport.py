@@ -26,9 +26,10 @@ class LocalTransport:
     async def post(
         self, url: str, headers: Mapping[str, str], secrets: Mapping[str, str], body: RequestBody, seconds: float
     ) -> AsyncIterator[Reply]:
-        """Run the request. Wait for the first chunk, because an error before it becomes an HTTP status.
+        """Run the request and yield the reply.
 
-        The URL, headers and secrets are not used.
+        The first chunk is awaited before, because an error before it becomes an HTTP status. The URL, headers and
+        secrets are not used. Raises `TimeoutError` after `seconds`.
         """
         data = await read_request_body(body)
         document = parse_object(data)
@@ -67,7 +68,10 @@ class _LocalReply:
         self._deadline = deadline  # in the time of the event loop
 
     async def read(self) -> bytes:
-        """Return the first chunk, then the others; empty bytes at the end."""
+        """Return the first chunk, then the others; empty bytes at the end.
+
+        An error is returned as an event, because the status is already sent. Raises `TimeoutError` after the deadline.
+        """
         first, self._first = self._first, b""
         if first or self._chunks is None:
             return first

@@ -28,7 +28,10 @@ class Weights(Value, frozen=True):
         return self.find_file()
 
     def find_file(self) -> Path:
-        """Like `path`, but without llama.cpp: training reads the file itself."""
+        """Like `path`, but without llama.cpp: training reads the file itself.
+
+        Raises `MissingExtra` if it is not installed.
+        """
         if not self.wheel:
             return Path(self.file)
         found = find_spec(self.package)

@@ -118,9 +118,12 @@ def assert_not_called(answer: Any, name: str, /) -> None:
 
 
 def assert_calls(answer: Any, expected: Sequence[ExpectedToolCall]) -> None:
-    """Check all calls in order. A name alone allows any arguments; a pair requires exactly these."""
+    """Check all calls in order; a name alone allows any arguments, a pair requires exactly these.
+
+    Raises `AssertionError` with a diff if they differ.
+    """
     calls = _calls_of(answer)
-    pairs = [(one, None) if isinstance(one, str) else one for one in expected]
+    pairs = [(item, None) if isinstance(item, str) else item for item in expected]
     is_equal = len(calls) == len(pairs) and all(
         call.name == name and (arguments is None or same(call.arguments or {}, arguments))
         for call, (name, arguments) in zip(calls, pairs, strict=True)
@@ -145,10 +148,10 @@ def assert_same(actual: Any, expected: Any) -> None:
 
 
 def assert_lossless(translation: Any) -> None:
-    """Raise AssertionError if a translation lost something.
+    """Raise `AssertionError` if a translation lost something.
 
     A translation is anything with `losses`, a pair of a value and its losses, or the losses themselves. Losses of the
-    severity `info` change the form only, and are allowed.
+    severity `info` change the form only, and are allowed. Raises `ConfigError` for a value without losses.
     """
     losses = getattr(translation, "losses", translation)
     if isinstance(losses, tuple) and len(losses) == 2 and not isinstance(losses[1], Loss):

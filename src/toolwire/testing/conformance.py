@@ -50,7 +50,7 @@ def mutations(document: JSON, random: Random, count: int) -> Iterator[JSON]:
 
 
 def _mutate(value: JSON, random: Random) -> JSON:
-    """Change one value at a random depth of a document; the original is not modified."""
+    """Return a copy of a document with one value removed, replaced, renamed or repeated at a random depth."""
     if isinstance(value, dict) and value and random.random() < 0.85:
         key = random.choice(list(value))
         changed: dict[str, Any] = dict(value)
@@ -286,7 +286,7 @@ def _cut_positions(text: str, random: Random) -> list[int]:
 
 
 def _check_prefixes(form: Format, vector: TextVector) -> None:
-    """Truncate the text: a call marked complete must be the same as in the whole text."""
+    """Assert for truncated texts that each call marked complete is the same as in the whole text."""
     expected = [call for call in _parse(form, vector, vector.text).calls if call.state == "complete"]
     for length in _cut_positions(vector.text, Random(vector.name)):
         cut = _parse(form, vector, vector.text[:length], finished=False)
@@ -298,7 +298,7 @@ def _check_prefixes(form: Format, vector: TextVector) -> None:
 
 
 def _check_text_round_trip(form: Format, vector: TextVector) -> None:
-    """Write the complete calls and parse them again; a reported loss excuses a difference."""
+    """Assert that the complete calls are the same after rendering and parsing; a reported loss excuses a difference."""
     calls = [call for call in _parse(form, vector, vector.text).calls if call.state == "complete"]
     if not calls:
         return
@@ -314,7 +314,7 @@ def _call_meanings(calls: Iterable[ToolCall]) -> list[object]:
 
 
 def _check_text_mutations(form: Format, vector: TextVector) -> None:
-    """Mutate the text: parsing raises nothing, and the events do not depend on the chunking."""
+    """Assert for mutated texts that parsing raises nothing, and that the events do not depend on the chunking."""
     random = Random(vector.name)
     text = vector.text
     for _ in range(_MUTANTS):

@@ -51,7 +51,10 @@ def generate_matching(pattern: str, chance: random.Random) -> str:
 
 
 def _generate(parsed: Iterable[Any], chance: random.Random) -> Iterable[str]:
-    """Yield the pieces of a matching text, for each operation of Python's parsed pattern."""
+    """Yield the pieces of a matching text, for each operation of Python's parsed pattern.
+
+    Repetitions are at most three above their minimum; assertions such as ^ add nothing.
+    """
     for operation, argument in parsed:
         name = str(operation)
         if name == "LITERAL":
@@ -83,7 +86,7 @@ def _choose(choices: list[Any], chance: random.Random) -> str:
 
 
 def _set_members(operation: Any, argument: Any) -> Iterable[str]:
-    """Return the characters of one member of a character class."""
+    """Return the characters of one member of a character class, at most 61 of a range; none for a negation."""
     name = str(operation)
     if name == "LITERAL":
         return [chr(argument)]
@@ -123,7 +126,11 @@ _FORMATS = {
 
 
 def instances(schema: JSON, *, seed: str = "", count: int = 12, validator: Validator | None = None) -> Iterator[JSON]:
-    """Yield up to `count` values that the schema accepts."""
+    """Yield up to `count` values that the schema accepts, the same for the same seed.
+
+    A value that the validator rejects is made again, up to `_MAX_TRIES` times. Raises `SchemaError` for an invalid
+    schema.
+    """
     source = parse_schema(schema)
     check = Validator(schema) if validator is None else validator
     maker = _InstanceGenerator(source, random.Random(seed))

@@ -28,7 +28,10 @@ class ScriptedModel:
     """A model that returns its lines in order; a line may be a function of the request. `requests` lists the requests that it received."""
 
     def __init__(self, lines: Iterable[ScriptedAnswer | str]) -> None:
-        """Take the answers in order; a line that is text is an answer with this text."""
+        """Take the answers in order; a line that is text is an answer with this text.
+
+        Raises `ConfigError` for a single text, and for lines of another type.
+        """
         if isinstance(lines, str):
             raise ConfigError("a script is a list of lines, got a string", hint=f"use ScriptedModel([{lines!r}])")
         self.model = "scripted"

@@ -230,7 +230,10 @@ def _changed_ranges(before: list[Statement], after: list[Statement]) -> list[tup
 
 
 def request_pair(wire: Wire, body: Object, other_wire: Wire) -> None:
-    """Send a request to `other_wire` and back; every change must be in the losses."""
+    """Send a request to `other_wire` and back, and assert that every change is in the losses.
+
+    A request that is refused before sending passes.
+    """
     request = drop_stored(wire.decode_request(body), other_wire.name)
     try:
         prepared = prepare(request, other_wire)
@@ -262,7 +265,10 @@ def _response_pair(wire: Wire, vector: Vector, other_wire: Wire) -> None:
 
 
 def _stream_pair(wire: Wire, vector: Vector, other_wire: Wire) -> None:
-    """Translate a stream to another wire event by event; every change must be in the losses."""
+    """Translate a stream to another wire event by event, and assert that every change is in the losses.
+
+    Of a failed stream, only the error must arrive.
+    """
     response = Exchange().restore(fold(decode_stream(wire, [vector.data])))
     restorer = Exchange().make_restorer()
     encoder = other_wire.stream_encoder()

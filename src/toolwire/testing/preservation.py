@@ -63,7 +63,11 @@ def check_preservation(
     seed: str = "",
     count: int = 12,
 ) -> PreservationResult | None:
-    """Measure the preservation; None if the schema is invalid or no value of it could be generated."""
+    """Measure whether values survive lowering and lifting, and whether lowered values are valid in `schema`.
+
+    None if the schema is invalid or no value of it could be generated. The first value that fails is part of the
+    result.
+    """
     try:
         original = Validator(schema)
     except SchemaError:
@@ -90,7 +94,7 @@ def check_preservation(
 def close_schema(schema: JSON) -> JSON:
     """Forbid keys that the schema does not mention, as models understand it."""
     if type(schema) is list:
-        return [close_schema(one) for one in schema]
+        return [close_schema(item) for item in schema]
     if type(schema) is not dict:
         return schema
     out = {
@@ -121,7 +125,7 @@ class ViolationOutcome(NamedTuple):
 
 
 def violation_outcome(schema: JSON, dialect: str, arguments: JSON) -> ViolationOutcome | None:
-    """Return the refusal, or None if the arguments are valid."""
+    """Return where the arguments are refused (by the dialect, locally, by lifting), or None if they are valid."""
     lowered = lower(schema, dialect)
     written = lowered.encode(arguments)
     arrives = lowered.lift(written)

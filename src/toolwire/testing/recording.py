@@ -54,7 +54,7 @@ class ModelRecorder:
         self._exchanges.append((request, fold(events)))
 
     def save(self) -> None:
-        """Write the file. Secrets of the environment and texts that look like keys are removed."""
+        """Write the file in one step. Secrets of the environment and texts that look like keys are removed."""
         sanitiser = Sanitiser(Redactor(environment_secrets(os.environ)))
         rows: list[JSON] = [{"toolwire_recording": _VERSION}]
         for request, response in self._exchanges:
@@ -118,7 +118,7 @@ class ModelReplay:
 
 
 def _load(path: Path) -> list[tuple[Object, Response]]:
-    """Read a recording; raise ConfigError if the file is missing or is none."""
+    """Return the recorded requests and responses. Raises `ConfigError` if the file is missing or is no recording."""
     try:
         lines = path.read_bytes().splitlines()
     except FileNotFoundError as error:

@@ -32,7 +32,7 @@ class BackgroundGateway:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Listen on a free port of the loopback interface."""
+        """Listen on a free port of the loopback interface, and set `url`. Raises `MissingExtra` without uvicorn."""
         try:
             import uvicorn
         except ImportError as error:

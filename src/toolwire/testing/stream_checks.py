@@ -45,7 +45,7 @@ def decode_stream(wire: Wire, chunks: Iterable[bytes]) -> list[Event]:
 
 
 def merge_deltas(events: Iterable[Event]) -> list[Event]:
-    """Join adjacent deltas of one item, so that the result does not depend on the chunking."""
+    """Join adjacent deltas of one item and drop pings, so that the result does not depend on the chunking."""
     joined: list[Event] = []
     for event in events:
         last = joined[-1] if joined else None
@@ -109,7 +109,7 @@ def _check_meaning(wire: Wire, vector: Vector) -> None:
 
 
 def _check_round_trip(wire: Wire, vector: Vector) -> None:
-    """Encode the events, and the unfolded response, and decode them again: the response must be the same."""
+    """Assert that the response is the same after its events, or its unfolded form, are encoded and decoded."""
     response = fold(decode_stream(wire, [vector.data]))
     for events in (decode_stream(wire, [vector.data]), list(unfold(response))):
         encoder = wire.stream_encoder()
@@ -123,7 +123,7 @@ def _check_round_trip(wire: Wire, vector: Vector) -> None:
 
 
 def _check_prefixes(wire: Wire, vector: Vector) -> None:
-    """Cut the stream at every position: an error before the end of the answer, the same answer after it."""
+    """Assert for every cut of the stream: an error before the end of the answer, the same answer after it."""
     data = vector.data
     end = _end_of_answer(wire, data)
     response = fold(decode_stream(wire, [data]))
@@ -141,7 +141,7 @@ _FRAME_END = 4  # the blank line after a frame may be missing, with any line end
 
 
 def _end_of_answer(wire: Wire, data: bytes) -> int:
-    """Return the end of the frame with the last terminal mark."""
+    """Return the end of the frame with the last terminal mark, or of the data if the stream ends with a fault."""
     marks = list(re.finditer(wire.terminal, data))
     if not marks:
         assert any(isinstance(event, StreamFault) for event in decode_stream(wire, [data])), (
@@ -157,7 +157,7 @@ def _drop_usage(response: Response) -> JSON:
 
 
 def _check_mutations(wire: Wire, vector: Vector) -> None:
-    """Mutate the bytes of a stream: decoding may raise only ToolwireError."""
+    """Decode mutated bytes of a stream, which may raise only `ToolwireError`."""
     random = Random(vector.name)
     data = vector.data
     for _ in range(60):

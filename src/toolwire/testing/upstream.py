@@ -193,7 +193,10 @@ class Upstream:
             self._changed_event.notify_all()
 
     async def _answer(self, path: str, headers: dict[str, str], body: bytes, writer: asyncio.StreamWriter) -> bool:
-        """Answer a request; return whether the connection can be reused."""
+        """Record a request and answer it by the next line of the script; return whether the connection can be reused.
+
+        Probes and reports of clients are not recorded.
+        """
         is_probe = self.answers_probes is not None and path.endswith(_MODEL_LISTS)
         self.probes += is_probe
         if is_probe and not self.answers_probes:
@@ -255,7 +258,7 @@ class Upstream:
             return _HttpReply(200, _JSON, to_bytes(wire.encode_response(response).body))
         encoder = wire.stream_encoder(received.request)
         return _HttpReply(
-            200, _STREAM, b"".join(encoder.feed(one) for one in self._split_deltas(response)), streamed=True
+            200, _STREAM, b"".join(encoder.feed(event) for event in self._split_deltas(response)), streamed=True
         )
 
     def _split_deltas(self, response: Response) -> Iterator[Event]:

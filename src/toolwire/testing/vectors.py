@@ -65,7 +65,7 @@ class Vector(Value, frozen=True):
 
 
 def load_vectors(path: str | Path) -> list[Vector]:
-    """Load the vectors of a file; raise ConfigError for one without a source."""
+    """Load the vectors of a file. Raises `ConfigError` for a vector without a source."""
     import msgspec
 
     raw = json.loads(Path(path).read_text(encoding="utf-8"))

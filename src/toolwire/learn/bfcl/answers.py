@@ -190,7 +190,10 @@ class LocalAnswers:
         }
 
     def answers(self, entries: Sequence[BFCLEntry]) -> Iterator[tuple[BFCLEntry, BFCLAnswer]]:
-        """Yield answers batch by batch, those with the longest prompts first."""
+        """Yield answers batch by batch, those with the longest prompts first.
+
+        An entry that does not fit, or whose schema has no instances, is answered with an error before all others.
+        """
         prompts: list[_EntryPrompt] = []
         for entry in entries:
             try:

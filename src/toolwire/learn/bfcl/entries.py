@@ -151,7 +151,8 @@ def _first_of_each(alternatives: Object) -> Object:
 def parse_call(text: str, parameters: Mapping[str, Sequence[str]], call_id: str) -> ToolCall:
     """Parse `name(1, key="text")` without evaluating it; arguments must be literals.
 
-    `parameters` are the parameter names of each function, in order, for positional arguments.
+    `parameters` are the parameter names of each function, in order, for positional arguments. Raises `ConfigError` for
+    other text, an unknown function and unsuitable arguments.
     """
     if len(text) > _LONGEST_CALL:
         raise ConfigError(f"a call must have at most {_LONGEST_CALL:,} characters, got {len(text):,}")
@@ -251,7 +252,7 @@ def read_bfcl(categories: Iterable[str] = CALL_CATEGORIES, *, folder: Path | Non
     """Yield the entries of `categories`, in the order of their files.
 
     The data are in the wheel `bfcl-eval`, which is installed without its dependencies; `folder` is another copy of its
-    folder `data`.
+    folder `data`. Raises `ConfigError` for an unknown category.
     """
     source = folder or find_data()
     for category in categories:
@@ -347,7 +348,7 @@ def _offered_tool(function: Object, language: str | None) -> Tool:
 
 
 def _literal_schema(schema: Object, language: str) -> Object:
-    """Describe a parameter as the text of a literal."""
+    """Return a parameter's schema as text: a literal of `language`, with type, items and fields in its description."""
     kind = schema.get("type") or "any"
     items = schema.get("items") or {}
     notes = [schema.get("description") or "", f"Write a {language} literal of the type {kind} as text."]

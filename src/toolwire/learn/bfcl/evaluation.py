@@ -137,7 +137,8 @@ def select_entries(
 ) -> list[BFCLEntry]:
     """Return the entries of `categories`; with `limit`, a random sample of all of them, in the order of the files.
 
-    Multi-turn categories are refused: their score depends on the state of a simulated world after each turn.
+    Raises `ConfigError` for a limit below 1 and for multi-turn categories: their score depends on the state of a
+    simulated world after each turn.
     """
     chosen = tuple(dict.fromkeys(categories))
     refused = [one for one in chosen if one in MULTI_TURN_CATEGORIES]

@@ -41,9 +41,10 @@ class CheckResult(Value, frozen=True):
 
 
 def check_calls(entry: BFCLEntry, calls: Iterable[ToolCall]) -> CheckResult:
-    """Check the calls of a model for an entry with expected calls in one turn.
+    """Check the calls of a model for an entry with expected calls in one turn, with the leaderboard's own checker.
 
-    Functions of Java and JavaScript expect every argument as text, a literal of that language.
+    Functions of Java and JavaScript expect every argument as text, a literal of that language. Raises `ConfigError` for
+    a category without expected calls.
     """
     if entry.category not in CALL_CATEGORIES:
         raise ConfigError(f"the category {entry.category} has no check of calls")

@@ -51,7 +51,10 @@ def _decode(row: Object) -> Example:
 
 
 def _split_system(system: str) -> tuple[str, list[Tool]]:
-    """Take the list of functions out of the system text; ProtocolError if there is none."""
+    """Return the system text without its list of functions, and the tools.
+
+    Raises `ProtocolError` if there is no list, or an entry is not a function.
+    """
     start = system.find("[{")
     for _ in range(_MAX_TRIES):
         end = _closing_bracket(system, start, "[]{}", '"') if start >= 0 else None
@@ -84,7 +87,10 @@ def _read_tool(raw: JSON) -> Tool:
 
 
 def _read_answer(value: str, names: frozenset[str], index: int) -> tuple[Part, ...]:
-    """Read an assistant turn: a list of calls, or text."""
+    """Return an assistant turn as calls, or as text.
+
+    Text in brackets that cannot be parsed raises `ProtocolError` if it begins with the name of a tool.
+    """
     text = value.strip()
     opens = text.startswith("[") and text.endswith("]") and "(" in text
     if not opens:

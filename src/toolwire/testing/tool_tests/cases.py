@@ -114,7 +114,7 @@ class _BoundaryGenerator:
         return [{name: value for name, value in every.items() if name in root.required}, every]
 
     def _plain(self, node: nodes.Node, name: str, depth: int) -> JSON:
-        """Return a common value of a node: its default or first example, a sample file for a path, the number 1."""
+        """Return a common value of a node: its first example or default, a sample file for a path, the number 1."""
         node = self._resolve(node)
         examples = node.annotations.get("examples")
         if isinstance(examples, list) and examples:

@@ -168,7 +168,7 @@ class FindingList:
         return any(known == check for known, _ in self._found)
 
     def add(self, fault: CallFault, arguments: Object | None) -> bool:
-        """Add a fault, or count it if it is known. Ignored checks are left out."""
+        """Add a fault, or count it if it is known; return whether it is new. Ignored checks are left out."""
         if fault.check in self._settings.ignore:
             return False
         known = self._found.get((fault.check, fault.key))

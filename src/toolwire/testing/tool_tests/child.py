@@ -90,7 +90,10 @@ _MAX_ERROR = 2000  # characters of the error of an import
 
 
 def _load(setup: Object, guard: AuditGuard) -> tuple[LoadedFile, ChildCalls | None]:
-    """Import the file while the hook is active, and return its tools."""
+    """Limit memory, import the file while the hook is active, and return its tools and the object that calls them.
+
+    An error of the file becomes part of the first value, and the second is None. Afterwards the hook judges calls.
+    """
     guard.install()
     guard.phase = "import"
     try:
@@ -129,7 +132,10 @@ async def _perform(calls: ChildCalls | None, request: Object) -> Any:
 
 
 def _import_file(file: str) -> ModuleType:
-    """Import a file as a module, as `toolwire run` does."""
+    """Import a file as a module, as `toolwire run` does.
+
+    Raises `ConfigError` for another file, and any error of the file.
+    """
     name = Path(file).stem
     spec = spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
@@ -176,7 +182,10 @@ def _used_memory(page_size: int) -> int:
 
 
 def run_requests(setup: Object, requests: int, replies: int) -> None:
-    """Perform requests until the parent closes its end of the pipe."""
+    """Restrict this process, load the file, and perform requests until the parent closes its end of the pipe.
+
+    The first reply is the loaded file.
+    """
     sys.path[:0] = setup["path"]
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
@@ -202,7 +211,10 @@ def _exit_with_parent(requests: int) -> None:
 
 
 def _become_child(request: Object, requests: int, replies: int, errors: int) -> None:
-    """Run in the forked process until its end. Threads of tools that never return must not delay the end."""
+    """Take folder, environment and descriptors of the request, serve requests, and exit the forked process.
+
+    `os._exit`, because threads of tools that never return must not delay the end.
+    """
     code = 1
     try:
         os.setsid()

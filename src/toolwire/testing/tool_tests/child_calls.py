@@ -111,7 +111,10 @@ class ChildCalls:
         self._numbers = itertools.count(1)
 
     async def call(self, tool: str, arguments: Object) -> CallOutcome:
-        """Make one call through the gates of the runtime."""
+        """Make one call through the gates of the runtime, and return its outcome with the events of the hook.
+
+        An exception after a denied operation has the status `denied`. Changed files without an event count as written.
+        """
         before, denials = self._file_times(), self._guard.denials
         (outcome,) = await self._call_turn(tool, [arguments])
         if outcome.status == "raised" and self._guard.denials > denials:
@@ -268,7 +271,7 @@ class ChildCalls:
         )
 
     async def _call_directly(self, entry: Entry, arguments: Object, context: CallContext[Any] | None) -> Any:
-        """Call a function without the runtime."""
+        """Call a function without the runtime's gates, with a context of its own if none is given."""
         if context is None:
             context = CallContext(f"test-{next(self._numbers)}", entry.name, deps=self._deps)
         signature = function_signature(entry.function)

@@ -257,7 +257,7 @@ class AuditGuard:
         raise DeniedOperation(f"toolwire test denies this operation: {text[:_MAX_TARGET]}")
 
     def note_error(self, error: BaseException) -> None:
-        """Record an operation of native code that the kernel or a database has denied, by its exception."""
+        """Record and count an operation of native code that the kernel or a database has denied, by its exception."""
         text = str(error)
         if isinstance(error, sqlite3.OperationalError) and "readonly database" in text:
             self.denials += 1

@@ -102,7 +102,10 @@ class ServerTarget:
         return self._client is not None
 
     def start(self, *, hash_seed: int = 0) -> None:
-        """Start the server in a fresh folder and list its tools."""
+        """Start the server in a fresh folder and list its tools; a running server is stopped first.
+
+        Raises `ToolwireError` if it cannot be started.
+        """
         self.stop()
         self._sandbox.reset()
         client = McpClient(replace(self._spec, timeout=_START_TIMEOUT), login=self._login)
@@ -142,7 +145,10 @@ class ServerTarget:
         return self._loop.run_until_complete(work)
 
     async def _call(self, name: str, arguments: Object, patience: float = 1.0) -> CallOutcome:
-        """Make one call. A server that does not answer or breaks the connection is stopped."""
+        """Make one call and return its outcome; errors are outcomes, too.
+
+        A server that does not answer or breaks the connection is stopped.
+        """
         client = self._client
         if client is None:
             return CallOutcome("unavailable")
@@ -232,7 +238,7 @@ def check_server_tools(
     """Test the tools of a server with generated calls: those with a `readOnlyHint`, or all with `include_writes`.
 
     `source`: the arguments of `toolwire test` that select the server, for the reproductions. `login` authorizes
-    requests. Raise ToolwireError for a server that cannot be started.
+    requests. Raises `ToolwireError` for a server that cannot be started.
     """
     available: Protection = "landlock" if spec.command and landlock_version() else "none"
     run = TestRun(source, settings or ToolTestSettings(), available, on_progress)

@@ -46,7 +46,10 @@ class ToolProperties:
         self._worker = target if isinstance(target, ToolWorker) else None  # None for a server
 
     def check(self, settled: Sequence[tuple[Object, CallOutcome]]) -> None:
-        """Run the checks that apply to the effect of the tool. A process that ends is started again."""
+        """Run the checks that apply to the tool's effect, and add their faults.
+
+        A process that ends is started again. Calls that returned are used, or the first call if none did.
+        """
         if not settled:
             return
         used = [(arguments, outcome) for arguments, outcome in settled if outcome.status == "returned"] or settled[:1]
@@ -84,7 +87,10 @@ class ToolProperties:
     # determinism and independence
 
     def _check_repeated(self, calls: Sequence[tuple[Object, CallOutcome]]) -> None:
-        """Repeat calls of a pure tool in the same process, and in another one with another hash seed."""
+        """Repeat calls of a pure tool in the same process, then in another process with another hash seed.
+
+        The first difference is explained and added.
+        """
         if "shared-state" in self._found:
             return  # a default that changes explains all differences
         for seed in (None, _OTHER_SEED):
@@ -112,7 +118,7 @@ class ToolProperties:
             self._found.add(CallFault("shared-state", "results", "the result depends on earlier calls"), arguments)
 
     def _check_leaks(self, calls: Sequence[Object]) -> None:
-        """Call with a unique text, then with other arguments whose result must not contain the text."""
+        """Call with a unique text, then with other arguments, and add a fault if the second result contains the text."""
         if "shared-state" in self._found:
             return
         check = validator(self._tool.input_schema)
@@ -147,7 +153,10 @@ class ToolProperties:
             self._compare_identical([different[0]] * number, min(rounds, 2))
 
     def _compare_stable(self, batch: list[Object], rounds: int) -> bool:
-        """Compare results one by one. Return False if they are not stable."""
+        """Compare serial with concurrent results call by call, and report a race.
+
+        Returns False if the serial results are not stable, so that nothing can be compared.
+        """
         serial = _results(self._serial(batch))
         if serial != _results(self._serial(batch)):
             return False

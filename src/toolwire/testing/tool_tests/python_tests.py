@@ -117,7 +117,7 @@ class TestRun:
     def check(
         self, tool: TestedTool, target: CallTarget, sandbox: ToolSandbox, shorten: Callable[[str], str]
     ) -> ToolTestResult:
-        """Test one tool with single calls, then check properties of several calls."""
+        """Test one tool with single calls, then check properties of several calls, and return the findings."""
         found = FindingList(tool.name, self.settings, shorten)
         is_safe = safe_arguments(tool.effect, self.protection, sandbox)
         progress = partial(self._on_progress, tool.name)

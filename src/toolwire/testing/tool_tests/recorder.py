@@ -168,7 +168,7 @@ class CallRecorder:
 
 
 def classify_error(error: BaseException) -> str:
-    """Return the status of a call that ended with an exception."""
+    """Return the status of a call that ended with an exception; a denied operation anywhere in its chain decides first."""
     chain = list(_error_chain(error))
     if any(isinstance(one, DeniedOperation) for one in chain):
         return "denied"

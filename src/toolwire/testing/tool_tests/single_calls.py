@@ -134,7 +134,10 @@ class SingleCallTest:
         self._kills = 0
 
     def run(self) -> None:
-        """Make the generated calls, then the invalid ones."""
+        """Make the generated calls, then invalid calls.
+
+        Given arguments that the schema rejects are made as an invalid call. Sets `skipped` if no call can be made.
+        """
         try:
             cases = self._cases()
         except SchemaError as error:
@@ -222,7 +225,7 @@ class SingleCallTest:
         return outcome
 
     def _shrink(self, fault: CallFault, arguments: Object) -> None:
-        """Search for smaller arguments with the same fault, within a few seconds."""
+        """Search for smaller arguments with the same fault within a few seconds, and store them in the finding."""
         deadline = time.monotonic() + _SHRINK_SECONDS
         check = validator(self._tool.input_schema)
         smallest = [fault]

@@ -42,7 +42,10 @@ class FrozenState:
         self._remaining = _MAX_VALUES
 
     def freeze(self, value: Any, depth: int = 0) -> str:
-        """Return a text that is equal for equal values, whatever the order of keys."""
+        """Return a text that is equal for equal values, whatever the order of keys; times and ids are masked.
+
+        Beyond the limits of size and depth, and inside itself, a value is `…`.
+        """
         self._remaining -= 1
         if self._remaining < 0 or depth > _MAX_DEPTH or id(value) in self._open:
             return "…"

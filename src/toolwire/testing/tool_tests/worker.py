@@ -136,7 +136,7 @@ class _ForkServer:
                 self.wait()
 
     def _request(self, message: Object, descriptors: Sequence[int] = ()) -> Any:
-        """Send a message and return the reply."""
+        """Send a message and return the reply. Raises `ForkServerEnded`, now and later, if the server has ended."""
         data = json.dumps(message).encode() + b"\n"
         with self._lock:
             try:
@@ -211,7 +211,10 @@ class ToolWorker:
         return self._server is not None
 
     def start(self, *, hash_seed: int = 0) -> LoadedFile:
-        """Start the process in a fresh sandbox and import the file."""
+        """Start the process in a fresh sandbox and import the file; a running process is stopped first.
+
+        An import that fails or takes too long is an error in the result.
+        """
         self.stop()
         self.sandbox.reset()
         child_requests, self._requests = os.pipe()
@@ -251,7 +254,11 @@ class ToolWorker:
         }
 
     def call(self, tool: str, arguments: Object, patience: float = 1.0) -> CallOutcome:
-        """Make one call. A process that dies or is killed is an outcome, too; it must be started again then."""
+        """Make one call.
+
+        A process that dies or is killed is an outcome, too; it must be started again then. If the fork server is lost,
+        the call is repeated, to learn whether it was the cause.
+        """
         outcome = self._call_once(tool, arguments, patience)
         if not self._loses_server():
             return outcome
@@ -302,7 +309,10 @@ class ToolWorker:
         return self._read_reply(self._settings.timeout * allowed_calls + _STARTUP_ALLOWANCE, kind)
 
     def _read_reply(self, timeout: float, kind: type[ReplyType]) -> ReplyType:
-        """Read one line up to a deadline."""
+        """Return the next reply.
+
+        Raises `WorkerStopped` after `timeout` seconds, with the process killed, and if it has died.
+        """
         deadline = time.monotonic() + timeout
         while b"\n" not in self._buffer:
             ready, _, _ = select.select([self._replies], [], [], max(0.0, deadline - time.monotonic()))
@@ -326,7 +336,7 @@ class ToolWorker:
         return WorkerStopped(reason + (f": {errors[-1][:_MAX_ERROR]}" if errors else ""), timed_out=False)
 
     def stop(self) -> None:
-        """Kill the process with its session and close the pipes."""
+        """Kill the process with its session, give its fork server back, and close the pipes."""
         server, self._server = self._server, None
         if server is not None:
             server.kill()
