@@ -37,7 +37,7 @@ def examples_of_trace(path: Path, *, include_failed: bool = False) -> Iterator[E
     """Yield the examples of one trace; a conversation that cannot be used is a RejectedExample.
 
     Complete conversations of runs and exchanges that succeeded are examples. With `include_failed`, so are those with
-    failed tools, and those of runs that ended without an answer. Truncated and invalid calls never are.
+    failed tools, and runs that ended without an answer. Truncated and invalid calls never are.
     """
     header, events = read_trace(path)
     if header.kind == "exchange":
@@ -226,13 +226,13 @@ def collect_examples(
         if file not in traces:
             yield from read_examples(file, format, on_rejected=on_rejected)
             continue
-        for one in _read_trace(file, include_failed):
-            if isinstance(one, RejectedExample):
-                reject(one)
-            elif conversation_digests(one)[-1] in continued:
-                reject(RejectedExample(one.source, "part of a longer conversation", "another trace continues it"))
+        for example in _read_trace(file, include_failed):
+            if isinstance(example, RejectedExample):
+                reject(example)
+            elif conversation_digests(example)[-1] in continued:
+                reject(RejectedExample(example.source, "part of a longer conversation", "another trace continues it"))
             else:
-                yield one
+                yield example
 
 
 def _ignore(rejected: RejectedExample) -> None:

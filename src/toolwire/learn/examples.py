@@ -144,20 +144,20 @@ def _meaning(extra: Extra) -> Extra:
 
 def _separate_results(messages: Iterable[Message]) -> list[Message]:
     """Give results a message of their own, and join the results of consecutive messages."""
-    found: list[Message] = []
+    separated: list[Message] = []
     for message in messages:
         results = tuple(part for part in message.parts if isinstance(part, ToolResult))
         if not results or message.role == "assistant":
-            found.append(message)
+            separated.append(message)
             continue
-        if found and is_result_message(found[-1]):
-            found[-1] = Message("user", (*found[-1].parts, *results))
+        if separated and is_result_message(separated[-1]):
+            separated[-1] = Message("user", (*separated[-1].parts, *results))
         else:
-            found.append(Message("user", results))
+            separated.append(Message("user", results))
         others = tuple(part for part in message.parts if not isinstance(part, ToolResult))
         if others:
-            found.append(Message(message.role, others, message.extra))
-    return found
+            separated.append(Message(message.role, others, message.extra))
+    return separated
 
 
 def is_result_message(message: Message) -> bool:
@@ -170,7 +170,7 @@ def _fill_ids(messages: list[Message]) -> list[Message]:
     taken = {part.id for message in messages for part in message.parts if isinstance(part, ToolCall)}
     names: dict[str, str] = {}
     waiting: dict[str, None] = {}
-    found: list[Message] = []
+    filled: list[Message] = []
     for message in messages:
         parts: list[Part] = []
         for part in message.parts:
@@ -181,8 +181,8 @@ def _fill_ids(messages: list[Message]) -> list[Message]:
             elif isinstance(part, ToolResult):
                 part = _name_result(part, names, waiting)
             parts.append(part)
-        found.append(Message(message.role, tuple(parts), message.extra))
-    return found
+        filled.append(Message(message.role, tuple(parts), message.extra))
+    return filled
 
 
 def _new_id(taken: set[str]) -> str:

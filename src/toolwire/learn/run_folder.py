@@ -65,7 +65,7 @@ class RunFolder:
         settings, an existing run without `resume`, and a folder with other files.
         """
         folder = Path(path)
-        files = {str(one): hash_file(Path(one)) for one in inputs}
+        files = {str(entry): hash_file(Path(entry)) for entry in inputs}
         manifest: Object = {"settings": msgspec.to_builtins(dict(settings)), "inputs": files}
         file = folder / _MANIFEST
         if file.is_file():
@@ -74,7 +74,7 @@ class RunFolder:
             _require_equal(folder, _read_object(file), manifest)
             return cls(folder, manifest)
         unfinished = file.name + ".part"  # the run was killed while it wrote its manifest
-        if folder.is_dir() and any(one.name != unfinished for one in folder.iterdir()):
+        if folder.is_dir() and any(entry.name != unfinished for entry in folder.iterdir()):
             raise ConfigError(f"{folder} is not empty and contains no run", hint="choose another folder")
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(file, msgspec.json.format(msgspec.json.encode(manifest)))

@@ -189,7 +189,7 @@ def _has_vectors(wire: Wire, vectors: list[Vector]) -> None:
 #
 # the calls, the text, the reasoning and the diagnostics are those that the vector states
 # any chunking of the text gives the same events as the whole text
-# the parts of a parsed turn are those of its events
+# a parsed turn has the parts of its events
 # in a truncated text, only complete calls are marked complete
 # complete calls can be written and parse back unchanged, or the writer reports a loss
 # broken text raises nothing

@@ -141,7 +141,7 @@ def select_entries(
     simulated world after each turn.
     """
     chosen = tuple(dict.fromkeys(categories))
-    refused = [one for one in chosen if one in MULTI_TURN_CATEGORIES]
+    refused = [category for category in chosen if category in MULTI_TURN_CATEGORIES]
     if refused:
         raise ConfigError(f"the category {refused[0]} cannot be evaluated", hint="use categories with one turn")
     entries = list(read_bfcl(chosen))

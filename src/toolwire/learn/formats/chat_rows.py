@@ -288,8 +288,8 @@ def _take_weight(message: Message, field: str, index: int) -> tuple[int, Message
         raise ProtocolError(
             f"{field} must be 0 or 1, got {value!r}", pointer=join("messages", index, field), hint="use 0 or 1"
         )
-    rest = {key: one for key, one in own.items() if key != field}
-    extra: Extra = {key: one for key, one in message.extra.items() if key != _WIRE}
+    rest = {key: item for key, item in own.items() if key != field}
+    extra: Extra = {key: item for key, item in message.extra.items() if key != _WIRE}
     return 1 if value is None else int(value), replace(message, extra={**extra, _WIRE: rest} if rest else extra)
 
 

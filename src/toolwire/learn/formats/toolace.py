@@ -159,7 +159,7 @@ def _read_arguments(text: str) -> Object:
         call = ast.parse(f"f({text})", mode="eval").body
         if not isinstance(call, ast.Call) or call.args:
             raise ValueError("arguments need names")
-        return {_keyword(one): _literal(one.value) for one in call.keywords}
+        return {_keyword(keyword): _literal(keyword.value) for keyword in call.keywords}
     except (ValueError, SyntaxError, RecursionError, MemoryError) as error:
         reason = str(error).partition("\n")[0]
         raise ProtocolError(f"not arguments of a call: {reason}", hint="write Name(argument=value)") from None

@@ -69,15 +69,15 @@ def standard_schema(schema: JSON, find_type: Callable[[str], str | None] = base_
     """
     if type(schema) is not dict or depth > _MAX_DEPTH:
         return schema
-    found: Object = {}
+    out: Object = {}
     for key, value in schema.items():
         if key == "type" and type(value) is str:
             if (kind := find_type(value)) is not None:
-                found[key] = kind
+                out[key] = kind
         elif key == "properties" and type(value) is dict:
-            found[key] = {name: standard_schema(one, find_type, depth + 1) for name, one in value.items()}
+            out[key] = {name: standard_schema(one, find_type, depth + 1) for name, one in value.items()}
         elif key in _SCHEMAS:
-            found[key] = standard_schema(value, find_type, depth + 1)
+            out[key] = standard_schema(value, find_type, depth + 1)
         elif value is not None or key in ("default", "const"):
-            found[key] = value
-    return found
+            out[key] = value
+    return out

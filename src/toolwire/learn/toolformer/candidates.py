@@ -247,13 +247,13 @@ class CallExecutor:
 
     def __init__(self, tools: Sequence[MiningTool]) -> None:
         """Raise ConfigError for a tool with side effects: a model makes thousands of calls without approval."""
-        for one in tools:
-            if one.tool.effect not in ("pure", "read"):
+        for mined in tools:
+            if mined.tool.effect not in ("pure", "read"):
                 raise ConfigError(
-                    f"the tool {one.name!r} has side effects (effect {one.tool.effect!r}), and sampled calls run unattended",
+                    f"the tool {mined.name!r} has side effects (effect {mined.tool.effect!r}), and sampled calls run unattended",
                     hint='use a tool with effect="pure" or effect="read"',
                 )
-        self._tools = [one.tool for one in tools]
+        self._tools = [mined.tool for mined in tools]
         self._runner = Runner(*self._tools, keeps_outputs=False)
         self._known: dict[tuple[str, str | None], ExecutedCall] = {}
 

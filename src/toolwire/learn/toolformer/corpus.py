@@ -92,7 +92,10 @@ class AugmentedText(Value, frozen=True):
 
 
 def read_texts(path: str | Path) -> list[CorpusText]:
-    """Read JSON Lines with `text` and optional `date` (file name ends with .jsonl), or one text per line."""
+    """Return the texts of JSON Lines with `text` and optional `date` (.jsonl), or one text per line.
+
+    Raises `ConfigError` for an unreadable file, an invalid line, no texts or too many.
+    """
     file = Path(path)
     with reading(file):
         lines = file.read_bytes().splitlines()

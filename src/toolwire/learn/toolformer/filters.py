@@ -87,7 +87,7 @@ def _length(sequence: tuple[Sequence[int], Sequence[int]]) -> int:
 def _losses(
     model: LanguageModel, rows: Sequence[tuple[Sequence[int], Sequence[int]]], weights: Sequence[float]
 ) -> list[float]:
-    """Return the losses of one padded batch."""
+    """Return the weighted losses of one padded batch of (context, suffix); an empty suffix has the loss 0."""
     import torch
 
     count = len(weights)

@@ -151,12 +151,12 @@ def score_candidates(
     if settings.filter == "none":
         return list(candidates)
     groups: dict[tuple[int, int], list[int]] = {}
-    for number, one in enumerate(candidates):
-        if one.result is not None:
-            groups.setdefault((one.text, one.position), []).append(number)
+    for number, candidate in enumerate(candidates):
+        if candidate.result is not None:
+            groups.setdefault((candidate.text, candidate.position), []).append(number)
     places = [
         ScoredPosition(
-            texts[text], position, tuple((candidates[one].call, candidates[one].result or "") for one in numbers)
+            texts[text], position, tuple((candidates[at].call, candidates[at].result or "") for at in numbers)
         )
         for (text, position), numbers in groups.items()
     ]
@@ -175,20 +175,20 @@ def decide(
     thresholds = _thresholds(candidates, tools, settings)
     best: dict[tuple[int, int], tuple[float, int]] = {}
     decided = list(candidates)
-    for number, one in enumerate(candidates):
-        if one.reason:
+    for number, candidate in enumerate(candidates):
+        if candidate.reason:
             continue
-        gain = 0.0 if one.gain is None or settings.filter == "none" else one.gain
-        if settings.filter != "none" and (one.losses is None or gain < thresholds[one.tool]):
-            decided[number] = msgspec.structs.replace(one, reason=_NO_GAIN)
+        gain = 0.0 if candidate.gain is None or settings.filter == "none" else candidate.gain
+        if settings.filter != "none" and (candidate.losses is None or gain < thresholds[candidate.tool]):
+            decided[number] = msgspec.structs.replace(candidate, reason=_NO_GAIN)
             continue
-        place = one.text, one.position
+        place = candidate.text, candidate.position
         if place not in best or gain > best[place][0]:
             best[place] = gain, number
     winners = {number for _, number in best.values()}
-    for number, one in enumerate(decided):
-        if not one.reason and number not in winners:
-            decided[number] = msgspec.structs.replace(one, reason=_NOT_BEST)
+    for number, candidate in enumerate(decided):
+        if not candidate.reason and number not in winners:
+            decided[number] = msgspec.structs.replace(candidate, reason=_NOT_BEST)
     return decided
 
 
@@ -199,7 +199,7 @@ def build_corpus(texts: Sequence[str], decided: Sequence[CallCandidate]) -> list
 
 
 def check_settings(tools: Sequence[MiningTool], settings: MiningSettings) -> None:
-    """Refuse settings with which no call can be mined."""
+    """Raise `ConfigError` for settings with which no call can be mined."""
     require_rule(settings.filter)
     names = [tool.name for tool in tools]
     if not names or len(set(names)) < len(names):

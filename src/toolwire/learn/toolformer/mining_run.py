@@ -44,7 +44,11 @@ class ListedTool(Value, frozen=True, forbid_unknown_fields=True):
 
 
 def read_tool_list(text: str) -> list[ListedTool]:
-    """Read names separated by commas, or the path of a JSON file with a list of entries."""
+    """Return the tools named in a text with commas, or in a JSON file with a list of entries.
+
+    Paths in the file are relative to its folder. Raises `ConfigError` for an unreadable or empty list and an invalid
+    entry.
+    """
     path = Path(text)
     if path.suffix == ".json":
         with reading(text):
@@ -54,12 +58,12 @@ def read_tool_list(text: str) -> list[ListedTool]:
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise ConfigError(f"{text}: {error}", hint='write a list such as [{"kind": "calculator"}]') from None
         folder = path.parent
-        entries = [msgspec.structs.replace(one, file=str(folder / one.file)) if one.file else one for one in entries]
+        entries = [msgspec.structs.replace(row, file=str(folder / row.file)) if row.file else row for row in entries]
     else:
         parts = [part.strip().partition("=") for part in text.split(",") if part.strip()]
         entries = [ListedTool(kind, file or None) for kind, _, file in parts]
-    for one in entries:
-        _check(one)
+    for row in entries:
+        _check(row)
     if not entries:
         raise ConfigError("there is no tool", hint=_HINT)
     return entries
@@ -176,15 +180,15 @@ def mine_corpus(
 
 def _count(name: str, decided: Sequence[CallCandidate]) -> ToolCounts:
     """Count a tool's candidates by outcome, the most frequent reason for rejection first."""
-    own = [one for one in decided if one.tool == name]
-    reasons = Counter(one.reason for one in own if one.reason)
+    own = [candidate for candidate in decided if candidate.tool == name]
+    reasons = Counter(candidate.reason for candidate in own if candidate.reason)
     return ToolCounts(
         name,
-        positions=len({(one.text, one.position) for one in own}),
-        samples=sum(one.samples for one in own),
+        positions=len({(candidate.text, candidate.position) for candidate in own}),
+        samples=sum(candidate.samples for candidate in own),
         candidates=len(own),
-        executed=sum(one.result is not None for one in own),
-        kept=sum(not one.reason for one in own),
+        executed=sum(candidate.result is not None for candidate in own),
+        kept=sum(not candidate.reason for candidate in own),
         reasons=dict(reasons.most_common()),
     )
 

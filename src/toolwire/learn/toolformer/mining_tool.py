@@ -380,14 +380,14 @@ def _translate(phrase: str, entries: Mapping[str, str], longest: int) -> str:
     Raises `ToolError` for text without an entry.
     """
     parts = phrase.lower().split()
-    found, start = [], 0
+    translated, start = [], 0
     while start < len(parts):
         for size in range(min(longest, len(parts) - start), 0, -1):
             target = entries.get(" ".join(parts[start : start + size]))
             if target is not None:
-                found.append(target)
+                translated.append(target)
                 start += size
                 break
         else:
             raise ToolError(f"{parts[start]!r} is not in the dictionary")
-    return " ".join(found)
+    return " ".join(translated)

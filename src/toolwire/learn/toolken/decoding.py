@@ -59,7 +59,10 @@ class ArgumentWriter:
         self._masks: dict[str, Any] = {}
 
     def write(self, tool: Tool, examples: Sequence[ArgumentExample], text: str) -> Object:
-        """Return arguments that match the tool's schema; UnfinishedOutput if they do not fit into the limit."""
+        """Return arguments that match the tool's schema; an empty object without parameters.
+
+        Raises `UnfinishedOutput` if they do not fit into the limit, and `ConfigError` if the schema is not an object's.
+        """
         schema = tool.input_schema or {"type": "object"}
         if not schema.get("properties") and schema.get("type") == "object":
             return {}
@@ -192,7 +195,11 @@ class _ToolkenGeneration:
         return state
 
     def _choose(self, state: torch.Tensor, attempts: int) -> list[int]:
-        """Return the next tokens: one of the vocabulary, or the result of a call."""
+        """Return the next tokens: a token of the vocabulary, or the result of a call.
+
+        A failed call excludes its toolken, up to `attempts` times. After a result, no digit may follow, which would
+        change the number.
+        """
         words = self._lm.word_logits(state)
         if self._is_after_result:
             words = self._without_digits(words)
@@ -211,7 +218,10 @@ class _ToolkenGeneration:
         return [int(logits[:size].argmax())]
 
     def _call(self, number: int) -> list[int] | None:
-        """Run a call and return the tokens of its result; None if it failed."""
+        """Run a call, record it, and return the tokens of its result, or None if it failed.
+
+        Raises `MissingExtra`, which no other call could avoid.
+        """
         described = self._head.tools[number]
         text = self._prompt + self._lm.decode(self._tokens)
         position = len(text) - len(self._prompt)

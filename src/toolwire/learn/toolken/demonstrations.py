@@ -123,7 +123,7 @@ def _read_row(row: Any, location: str, prompt: str) -> Demonstration:
                 _read_call(call, f"{location}: call {number}") for number, call in enumerate(row.get("calls", []), 1)
             ),
             _character(row.get("begin", 0), f"{location}: begin"),
-            tuple(_read_range(one, location) for one in row.get("ignored", ())),
+            tuple(_read_range(span, location) for span in row.get("ignored", ())),
         )
     else:
         raise ConfigError(f"{location} has neither text and calls nor query and tool", hint=_LINE)
@@ -225,16 +225,16 @@ def _of_example(model: LanguageModel, example: Example) -> list[Demonstration]:
     """
     results = {result.call_id: result for result in example.results}
     history: list[dict[str, str]] = []
-    found: list[Demonstration] = []
+    demonstrations: list[Demonstration] = []
     answer: list[tuple[Message, int]] = []
     for index, message in enumerate(example.messages):
         if message.role == "assistant":
             answer.append((message, example.weight_of(index)))
         elif not any(isinstance(part, ToolResult) for part in message.parts):
-            _close(model, history, answer, results, found)
+            _close(model, history, answer, results, demonstrations)
             history.append({"role": message.role, "content": message.text})
-    _close(model, history, answer, results, found)
-    return found
+    _close(model, history, answer, results, demonstrations)
+    return demonstrations
 
 
 def _close(

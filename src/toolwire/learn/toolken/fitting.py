@@ -33,16 +33,19 @@ class ToolkenFit(Value, frozen=True):
 def split_demonstrations(
     demonstrations: Sequence[Demonstration], share: float = 0.1, *, seed: int = 0
 ) -> tuple[list[Demonstration], list[Demonstration]]:
-    """Split demonstrations at random into a training and a development set. Equal texts are on the same side."""
+    """Split demonstrations at random into a training and a development set; equal texts are on the same side.
+
+    Raises `ConfigError` for a share outside of 0 to 1, and if no text is left for training.
+    """
     if not 0 < share < 1:
         raise ConfigError(f"the share of the development set must be between 0 and 1, got {share}")
-    texts = sorted({one.text for one in demonstrations})
+    texts = sorted({item.text for item in demonstrations})
     random.Random(seed).shuffle(texts)
     held = set(texts[: max(1, round(share * len(texts)))])
-    train = [one for one in demonstrations if one.text not in held]
+    train = [item for item in demonstrations if item.text not in held]
     if not train:
         raise ConfigError("there is only one text", hint="pass more demonstrations, or a development set of its own")
-    return train, [one for one in demonstrations if one.text in held]
+    return train, [item for item in demonstrations if item.text in held]
 
 
 def collect_states(
@@ -98,6 +101,7 @@ def add_toolkens(
     """Train rows for the tools of `train` that `head` does not have; its rows stay equal bit by bit.
 
     Demonstrations of known tools in `train` are negatives for the new rows. Without `bias`, the head keeps its own.
+    Raises `ConfigError` without a new tool, and for another model.
     """
     head.require_model(model)
     names = [name for name in tool_names(train) if name not in head.names]
@@ -152,10 +156,10 @@ def _fit(
 def _argument_examples(demonstrations: Sequence[Demonstration]) -> dict[str, list[ArgumentExample]]:
     """Return the first calls of each tool with known and different arguments."""
     found: dict[str, list[ArgumentExample]] = {}
-    for one in demonstrations:
-        for call in one.calls:
+    for demonstration in demonstrations:
+        for call in demonstration.calls:
             examples = found.setdefault(call.tool, [])
             if call.arguments is not None and len(examples) < _ARGUMENT_EXAMPLES:
                 if all(example.arguments != call.arguments for example in examples):
-                    examples.append(ArgumentExample(one.text[: call.start], call.arguments))
+                    examples.append(ArgumentExample(demonstration.text[: call.start], call.arguments))
     return found

@@ -75,8 +75,8 @@ class ToolkenHead(nn.Module):
     ) -> None:
         """Create a head with zero weights. Raises `ConfigError` without tools and for duplicate names."""
         super().__init__()
-        described = tuple(ToolkenTool(one) if isinstance(one, str) else one for one in tools)
-        names = [one.name for one in described]
+        described = tuple(ToolkenTool(tool) if isinstance(tool, str) else tool for tool in tools)
+        names = [tool.name for tool in described]
         if not names or len(set(names)) != len(names):
             raise ConfigError(f"a head needs tools with different names, got {names[:20]}")
         self.tools = described
@@ -132,7 +132,11 @@ class ToolkenHead(nn.Module):
 
     @classmethod
     def load(cls, folder: str | Path, model: LanguageModel | None = None) -> Self:
-        """Read a head. With `model`, a head that was trained on another model is refused."""
+        """Read a head.
+
+        With `model`, a head that was trained on another model is refused. Raises `ConfigError` then, and for files that
+        are missing, damaged, of another version or do not belong together.
+        """
         source = Path(folder)
         try:
             manifest = msgspec.json.decode((source / _MANIFEST).read_bytes(), type=_HeadManifest)
@@ -168,12 +172,12 @@ class ToolkenHead(nn.Module):
     def require_tools(self, tools: Sequence[Tool]) -> None:
         """Raise ConfigError if a tool of the head is missing, or has another schema than in training."""
         digests = {tool.name: schema_digest(tool) for tool in tools}
-        for one in self.tools:
-            if one.name not in digests:
-                raise ConfigError(f"the head calls {one.name!r}, which is not among the tools", hint="add the tool")
-            if one.digest and one.digest != digests[one.name]:
+        for own in self.tools:
+            if own.name not in digests:
+                raise ConfigError(f"the head calls {own.name!r}, which is not among the tools", hint="add the tool")
+            if own.digest and own.digest != digests[own.name]:
                 raise ConfigError(
-                    f"the schema of {one.name!r} is not the one that the head was trained with",
+                    f"the schema of {own.name!r} is not the one that the head was trained with",
                     hint="use the earlier schema, or train the head again",
                 )
 

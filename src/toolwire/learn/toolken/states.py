@@ -53,19 +53,19 @@ def label_demonstrations(
 ) -> list[LabelledTokens]:
     """Return the labelled tokens of demonstrations. `negatives` limits the negatives per demonstration, by sampling."""
     numbers = {name: number for number, name in enumerate(tools)}
-    texts = [one.text for one in demonstrations]
+    texts = [demonstration.text for demonstration in demonstrations]
     if not texts:
         return []
     encoded = model.tokenizer(texts, add_special_tokens=False, return_offsets_mapping=True)
     found = []
-    for row, one in enumerate(demonstrations):
+    for row, demonstration in enumerate(demonstrations):
         tokens, ends = encoded["input_ids"][row], [end for _, end in encoded["offset_mapping"][row]]
         if not 0 < len(tokens) <= MAX_TOKENS:
             raise ConfigError(
                 f"demonstration {row + 1} has {len(tokens)} tokens", hint=f"use texts of 1 to {MAX_TOKENS} tokens"
             )
-        labels = {position: numbers[tool] for position, tool in _calls(one, ends, numbers, row)}
-        excluded = set(_excluded(one, ends)) | set(labels)
+        labels = {position: numbers[tool] for position, tool in _calls(demonstration, ends, numbers, row)}
+        excluded = set(_excluded(demonstration, ends)) | set(labels)
         words = [position for position in range(len(tokens) - 1) if position not in excluded]
         if negatives is not None and len(words) > negatives:
             words = sorted(random.Random(f"{seed}/{row}").sample(words, negatives))
@@ -81,9 +81,12 @@ def label_demonstrations(
     return found
 
 
-def _calls(one: Demonstration, ends: list[int], numbers: dict[str, int], row: int) -> Iterator[tuple[int, str]]:
-    """Yield the position before the first token of each result, and the tool."""
-    for call in one.calls:
+def _calls(marked: Demonstration, ends: list[int], numbers: dict[str, int], row: int) -> Iterator[tuple[int, str]]:
+    """Yield the position before the first token of each result, and the tool.
+
+    Raises `ConfigError` for a tool without a number (the head lacks it), and for a call at the start of the text.
+    """
+    for call in marked.calls:
         if call.tool not in numbers:
             raise ConfigError(
                 f"demonstration {row + 1} calls {call.tool!r}, which the head does not have",
@@ -160,8 +163,8 @@ def compute_states(
     """Return the hidden states at all positions of `labelled`, in its order.
 
     `cache` is a folder. States are stored there in parts, under a key of the model's weights, the tokens and the
-    positions; parts that exist are read. `dtype` is that of the stored states: float32 or float16. `model_hash` is that of
-    `hash_model`, if it is known already.
+    positions; parts that exist are read. States are stored as `dtype`: float32 or float16. `model_hash` is the
+    result of `hash_model`, if it is known already.
     """
     if dtype not in ("float16", "float32"):
         raise ConfigError(f"dtype must be float16 or float32, got {dtype!r}")

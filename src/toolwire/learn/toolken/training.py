@@ -234,7 +234,10 @@ def _best_tools(head: ToolkenHead, table: StateTable) -> tuple[torch.Tensor, tor
 
 
 def calibrate_bias(head: ToolkenHead, table: StateTable) -> Calibration:
-    """Find the bias with the highest F1 of calls on a development set, and store it in the head."""
+    """Find the bias with the highest F1 of calls on a development set, and store it in the head.
+
+    Raises `ConfigError` if the set has no calls.
+    """
     values, tools = _best_tools(head, table)
     labels = table.labels.cpu()
     expected = int((labels != NO_TOOL).sum())
@@ -251,9 +254,9 @@ def calibrate_bias(head: ToolkenHead, table: StateTable) -> Calibration:
     low = float(ordered[best])
     high = float(ordered[best + 1]) if best + 1 < len(ordered) else low + 2.0
     precision, recall = float(right[best] / count[best]), float(right[best] / expected)
-    found = Calibration((low + high) / 2, precision, recall, float(f1[best]), len(order))
-    head.bias, head.calibration = found.bias, found
-    return found
+    calibration = Calibration((low + high) / 2, precision, recall, float(f1[best]), len(order))
+    head.bias, head.calibration = calibration.bias, calibration
+    return calibration
 
 
 def sweep_bias(head: ToolkenHead, table: StateTable, biases: Sequence[float]) -> list[BiasPoint]:
