@@ -267,7 +267,7 @@ class ArgumentWatch:
     def feed(self, event: AnyItem) -> list[AnyItem | ArgumentEnd]:
         """Return `event`, and after it an ArgumentEnd for each argument that it completed.
 
-        Items that are no events, such as those of `Agent.stream`, are returned as they are.
+        Items that are no events, such as other items of `Agent.stream`, are returned as they are.
         """
         events: list[AnyItem | ArgumentEnd] = [event]
         if isinstance(event, CallDelta):

@@ -170,7 +170,10 @@ def _kind_of_code(code: str) -> FaultKind | None:
 def read_fault(
     error: JSON, wire: str, status: int | None = None, signatures: tuple[Signature, ...] = SIGNATURES
 ) -> Fault:
-    """Read a fault; `error` is the object inside the envelope."""
+    """Read a fault; `error` is the object inside the envelope, or any other body.
+
+    The code, the status and the type determine its kind; `signatures` recognise exceeded limits.
+    """
     if type(error) is not dict:
         return Fault(kind_of_status(status or 500), body_message(error, status or 500), status or 500)
     code, kind_name = error.get("code"), error.get("type")
@@ -182,26 +185,26 @@ def read_fault(
         kind = (
             _kind_of_code(str(code)) or _FAULTS.kind_of_type(str(kind_name)) or kind_of_status(_as_status(code) or 500)
         )
-    own = {key: value for key, value in error.items() if key not in _FIELDS}
+    own_fields = {key: value for key, value in error.items() if key not in _FIELDS}
     if kind_name is not None and kind_name != _FAULTS.type_of_kind(kind):
-        own["type"] = kind_name
+        own_fields["type"] = kind_name
     if kind in ("billing", "not_found") and code is None:
-        own["code"] = None
+        own_fields["code"] = None
     if type(code) is not str and context_length_code(str(error.get("message"))):  # vLLM sends null or the status
-        own["code"], code = code, CONTEXT_LENGTH
+        own_fields["code"], code = code, CONTEXT_LENGTH
     fault = Fault(
         kind,
         str(error.get("message") or body_message(None, status or status_of_kind(kind))),
         status or _as_status(code) or status_of_kind(kind),
         None if code is None else str(code),
         error.get("param") if type(error.get("param")) is str else None,
-        extra={wire: own} if own else {},
+        extra={wire: own_fields} if own_fields else {},
     )
     return add_breach(fault, signatures)
 
 
 def find_error(body: Object) -> JSON:
-    """Return the error in a document that should be an answer; None if there is none.
+    """Return the error in a document that should be an answer, or None if there is none.
 
     Besides OpenAI's envelope: vLLM's object without one, FastAPI's `detail`, Mistral's flat variant, and MiniMax's
     `base_resp`, which comes with status 200 (adrianlyjak/obsidian-aloud-tts#114). An error with code 0 is a success.

@@ -63,7 +63,7 @@ def param_table(same_names: str = "", **names: str) -> dict[str, ParamRow]:
 
 
 def read_params(raw: Object, table: dict[str, ParamRow], found: dict[str, Any]) -> Object:
-    """Read the parameters in `table` into `found`; null counts as absent.
+    """Read the parameters in `table` into `found`; null counts as absent. Raise ProtocolError for a wrong type.
 
     Return the original values whose JSON type is not the usual one: `"5"` or `5.0` for an integer, which protobuf JSON
     and lax validators accept, and one stop sequence without an array.
@@ -71,7 +71,7 @@ def read_params(raw: Object, table: dict[str, ParamRow], found: dict[str, Any]) 
     respelled: Object = {}
     for key in filter(table.__contains__, raw):
         row, value = table[key], raw[key]
-        if value is None or row.param in found:
+        if value is None or row.param in found:  # two names of one parameter: the first counts
             continue
         if type(value) not in row.types:
             number = _as_number(value, row.types)
@@ -100,7 +100,10 @@ def _as_number(value: JSON, types: tuple[type, ...]) -> float | None:
 
 
 def as_integer(raw: Object, key: str, respelled: Object) -> int | None:
-    """Return the integer under `key`; a value of another JSON type is kept in `respelled` as it was."""
+    """Return the integer under `key`, or None; a value of another JSON type is kept in `respelled` as it was.
+
+    Raise ProtocolError if it is no integer.
+    """
     value = raw.get(key)
     if value is None or type(value) is int:
         return value
@@ -147,9 +150,10 @@ def write_params(
     losses: Losses,
     elsewhere: Mapping[str, str] = _EMPTY_TABLE,
 ) -> None:
-    """Write the parameters in `table` (canonical name to the wire's name) and report the rest.
+    """Write the parameters in `table` (canonical name to the wire's name) into `out`, and report the rest.
 
-    `elsewhere` gives the loss detail of parameters that only another version of the wire has.
+    A parameter with an empty name is written by the caller. `elsewhere` gives the loss detail of parameters that only
+    another version of the wire has.
     """
     if params is NO_PARAMS:
         return

@@ -3,7 +3,7 @@
 For a chat endpoint, calls and results in the history become text in its messages. For a completion endpoint, the whole
 conversation becomes one raw prompt, whose end decides how the answer begins. Reasoning in the history is written only
 after the last message of the user, as the templates of reasoning models do: a model sees the thoughts of the turn in
-progress, not those of earlier turns.
+progress, not the thoughts of earlier turns.
 """
 
 from __future__ import annotations

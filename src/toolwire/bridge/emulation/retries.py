@@ -33,7 +33,7 @@ from ...ir.text import unescape
 from .answers import AnswerReader
 from .requests import Emulation
 
-_KEY_SPACE = 500_000  # keys of the rejected answer; those of the retry follow them
+_KEY_SPACE = 500_000  # keys of the rejected answer; the keys of the retry follow them
 
 
 class RejectedAnswer(NamedTuple):
@@ -143,7 +143,7 @@ def reject_answer(emulation: Emulation, response: Response) -> RejectedAnswer | 
 
 
 class AnswerContinuation:
-    """Appends the events of a retry to those of the rejected answer, as one response with the usage of both.
+    """Appends the events of a retry to the rejected answer's, as one response with the usage of both.
 
     `is_started`: events of the rejected answer were sent, so the client gets no second start.
     """

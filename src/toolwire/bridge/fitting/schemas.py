@@ -215,7 +215,7 @@ class FittedOutput(NamedTuple):
     lowered: Lowered | None = None
     instructions: str | None = None
     costs: ParameterCounts = (0, 0)
-    """Optional parameters and unions, which count with those of strict tools."""
+    """Optional parameters and unions, which count together with the strict tools'."""
 
 
 FREE_OUTPUT = FittedOutput(None)

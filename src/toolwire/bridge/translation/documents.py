@@ -181,7 +181,7 @@ def _locate_losses(
 ) -> tuple[Loss, ...]:
     """Merge the losses of fitting and of encoding, with pointers into both documents.
 
-    Losses of fitting have paths of the request, those of encoding have paths of the fitted request.
+    Losses of fitting have paths of the request, losses of encoding have paths of the fitted request.
     """
     origin = SourceDocument(document, reader.locator(request))
     write = WrittenRequest(prepared.request, encoded, writer).locate

@@ -148,7 +148,7 @@ def guided_request(
 ) -> GuidedRequest:
     """Return the fields that constrain an answer to calls of the tools, or to a turn in a text format.
 
-    `choice` and `parallel` default to those of a Request, `choice` otherwise to a required call. `special_tokens` maps
+    `choice` and `parallel` default to a Request's own, `choice` otherwise to a required call. `special_tokens` maps
     the tags of the format that the tokenizer holds as one special token to their ids: a grammar does not match a special
     token by its text. `may_reason=False` excludes reasoning before a required call in a text format: a model that was not
     trained to reason may not end it. Raise ConfigError for a constraint that the server cannot express, an unknown server

@@ -266,7 +266,7 @@ _ROWS = (
     _GEMINI,
     replace(_GEMINI, name="google"),
     _AZURE,
-    # the limits of its ids are those of the wire
+    # its ids have the limits of the wire
     replace(_AZURE, name="azure-responses", wire="openai_responses", id=None),
     _VERTEX,
     # the documented version; `wire = "anthropic"` selects the newest one

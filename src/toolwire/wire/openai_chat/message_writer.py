@@ -1,4 +1,4 @@
-"""Encode Chat messages: those of a request, and the message of an answer.
+"""Encode Chat messages: the messages of a request, and the message of an answer.
 
 The message of an answer has one field for each kind of part: reasoning, content, refusal, calls. It keeps neither their
 order nor the boundaries between parts of one kind. The content is a string, or an array if the answer came as one
@@ -27,26 +27,30 @@ _RANKS: dict[type[Part], int] = {Reasoning: 0, Text: 1, Refusal: 2, ToolCall: 3}
 
 
 def write_message(message: Message, path: str, out: list[Object], losses: Losses) -> None:
-    """Append a message to `out`; each result in a user message becomes a `tool` message of its own."""
+    """Append a message to `out`; each result in a user message becomes a `tool` message of its own.
+
+    Calls and reasoning outside of assistant messages are losses. An assistant message of which nothing can be
+    written is left out.
+    """
     if message.role == "assistant":
         written = write_assistant(message.parts, message.extra, path, losses)
         if written.get("content") is not None or not written.keys() <= {"role", "content"} or not message.parts:
             out.append(written)  # else nothing of it can be written, and an empty message is refused
         return
-    rest: list[Part] = []
+    content_parts: list[Part] = []
     numbers: list[int] = []
     for number, part in enumerate(message.parts):
         if isinstance(part, ToolResult):
             out.append(write_result(part, losses, f"{path}/parts/{number}"))
         elif isinstance(part, (ToolCall, Reasoning)):
-            what = "call" if isinstance(part, ToolCall) else "reasoning"
-            losses.add(f"{path}/parts/{number}", what, "dropped", "only an assistant message can have one", "error")
+            concept = "call" if isinstance(part, ToolCall) else "reasoning"
+            losses.add(f"{path}/parts/{number}", concept, "dropped", "only an assistant message can have one", "error")
         else:
-            rest.append(part)
+            content_parts.append(part)
             numbers.append(number)
-    if rest or not message.parts:
+    if content_parts or not message.parts:
         form = message.extra.get(_FORM, {})
-        content = write_content(rest, form, losses, path, numbers)
+        content = write_content(content_parts, form, losses, path, numbers)
         out.append(write_extra({"role": message.role, **_content_field(content, form)}, message.extra, NAME))
 
 
@@ -59,7 +63,10 @@ def _content_field(content: JSON, form: Object) -> Object:
 
 
 def write_result(result: ToolResult, losses: Losses, path: str) -> Object:
-    """Write a result as a `tool` message, or as a legacy `function` message if it was read from one."""
+    """Write a result as a `tool` message, or as a legacy `function` message if it was read from one.
+
+    The error flag has no field here and is reported.
+    """
     form = result.extra.get(_FORM, {})
     if result.is_error:
         losses.add(f"{path}/is_error", "is_error", "dropped", "Chat results have no error flag", "error")
@@ -75,7 +82,10 @@ def write_result(result: ToolResult, losses: Losses, path: str) -> Object:
 
 
 def write_assistant(parts: tuple[Part, ...], extra: Extra, path: str, losses: Losses) -> Object:
-    """Write an assistant message of a request; text after a call is moved before the calls, which is a loss."""
+    """Write an assistant message of a request; text after a call is moved before the calls, which is a loss.
+
+    So are results in it and reasoning of other providers.
+    """
     out: Object = {"role": "assistant"}
     content: list[Part] = []
     calls: list[Object] = []
@@ -107,7 +117,10 @@ def write_assistant(parts: tuple[Part, ...], extra: Extra, path: str, losses: Lo
 
 
 def _write_past_reasoning(part: Reasoning, out: Object, losses: Losses, path: str) -> None:
-    """Append reasoning to its field; a stream may have had content between two pieces of it."""
+    """Append reasoning to its field in `out`; a stream may have had content between two pieces of it.
+
+    Reasoning that did not come from this wire is a loss.
+    """
     form = part.extra.get(_FORM)
     if form is None:
         losses.add(path, "reasoning", "dropped", "Chat requests carry no reasoning")
@@ -129,7 +142,10 @@ def write_function(call: ToolCall) -> Object:
 
 
 def write_call(call: ToolCall, losses: Losses, path: str) -> Object:
-    """Write a call; Google's signature goes into `extra_content`, as on Gemini's compatible endpoint."""
+    """Write a call; Google's signature goes into `extra_content`, as on Gemini's compatible endpoint.
+
+    Other artefacts, a namespace and the kind of a search are losses.
+    """
     if call.namespace is not None:
         losses.add(f"{path}/namespace", "namespace", "dropped", "Chat calls have no namespace")
     report_search_call(call, path, losses)
@@ -149,7 +165,7 @@ def write_call(call: ToolCall, losses: Losses, path: str) -> Object:
 
 
 def _restore_fields(out: Object, call: ToolCall) -> Object:
-    """Restore the form of a call from this wire: remove the fields that it did not have, and write its index."""
+    """Restore in `out` the form of a call from this wire: remove the fields that it did not have, write its index."""
     form = call.extra.get(_FORM, {})
     if ":type" in form:
         del out["type"]
@@ -209,7 +225,10 @@ def is_own_part(part: Part) -> bool:
 
 
 def _write_reasoning(part: Reasoning, out: Object, losses: Losses, path: str) -> None:
-    """Append reasoning to the field from which it was read (form `:field`), by default `reasoning_content`."""
+    """Append reasoning to the field of `out` from which it was read (form `:field`), by default `reasoning_content`.
+
+    A summary, artefacts and an empty text are reported.
+    """
     _report_artefacts(part, losses, path)
     if part.summary:
         losses.add(f"{path}/summary", "reasoning summary", "rewritten", "Chat reasoning is plain text", "info")
@@ -238,6 +257,7 @@ def _report_order(parts: Sequence[Part], as_array: bool, losses: Losses, path: s
         if type(part) in _RANKS or (as_array and is_own_part(part))
     ]
     ranks = [rank for _, _, rank in numbered]
+    # array elements (1) stay separate in an array, calls (3) always
     joined = {rank for rank, count in Counter(ranks).items() if count > 1} - {1 if as_array else 3, 3}
     for (number, part, rank), highest in zip(numbered, accumulate(ranks, max), strict=True):
         where = f"{path}/parts/{number}"

@@ -50,7 +50,10 @@ reasoning (form `:details`): without it, the provider cannot continue a tool tur
 
 
 def read_message(raw: JSON) -> Message:
-    """Read a message of a request. This is the fast path: a text or a result with exactly the usual fields."""
+    """Read a message of a request; a text or a result with exactly the usual fields takes the fast path.
+
+    Raise ProtocolError if it is invalid.
+    """
     if type(raw) is not dict:
         raise type_error("an object", raw)
     try:
@@ -67,7 +70,10 @@ def read_message(raw: JSON) -> Message:
 
 
 def _read_any_message(raw: Object) -> Message:
-    """Read a message with any fields; a `tool` or legacy `function` message becomes a user message with one result."""
+    """Read a message with any fields; a `tool` or legacy `function` message becomes a user message with one result.
+
+    Raise ProtocolError for an unknown role.
+    """
     role = raw.get("role")
     if role == "assistant":
         return read_assistant(raw)
@@ -141,10 +147,13 @@ def read_assistant(raw: Object) -> Message:
 
 
 def _read_any_assistant(raw: Object) -> Message:
-    """Read an assistant message with any fields; each kind of part has its own field."""
+    """Read an assistant message with any fields; each kind of part has its own field.
+
+    The same reasoning in a second field is kept as form. Raise ProtocolError if a part is invalid.
+    """
     form: Object = {}
     parts: list[Part] = []
-    known = {"role", "content"}
+    known = {"role", "content"}  # fields that the parts hold
     for field in REASONING_FIELDS:
         thoughts = raw.get(field)
         if not thoughts or type(thoughts) is not str:
@@ -212,7 +221,7 @@ def read_id(raw: Object) -> str:
 
 
 def read_call(raw: JSON) -> ToolCall:
-    """Read a call. This is the fast path: a function call with exactly the usual fields."""
+    """Read a call; a function call with exactly the usual fields takes the fast path."""
     try:
         call_id, kind, function = raw["id"], raw["type"], raw["function"]
         name, text = function["name"], function["arguments"]
@@ -235,7 +244,10 @@ def function_of(raw: Object) -> Object:
 
 
 def _read_any_call(raw: JSON) -> ToolCall:
-    """Read a call with any fields; a missing type, id or arguments string is recorded as form."""
+    """Read a call with any fields; a missing type, id or arguments string is recorded as form.
+
+    Raise ProtocolError if it is invalid or of an unknown type.
+    """
     kind = require_object(raw).get("type", "custom" if raw.get("custom") is not None else "function")
     call_id = read_id(raw)
     if kind == "custom":
@@ -266,7 +278,7 @@ def _read_any_call(raw: JSON) -> ToolCall:
 
 
 def _read_custom_call(raw: Object, call_id: str) -> ToolCall:
-    """Read a call of a freeform tool, whose input is plain text."""
+    """Read a call of a freeform tool, whose input is plain text; raise ProtocolError if it is invalid."""
     custom = require_object(raw.get("custom"), "custom")
     extra = read_extra(custom, _CUSTOM, f"{NAME}/function", read_extra(raw, _CALL, NAME))
     form: Object = {":type": "absent"} if raw.get("type") is None else {}
@@ -275,14 +287,17 @@ def _read_custom_call(raw: Object, call_id: str) -> ToolCall:
     extra = _with_form(extra, form if call_id else {**form, ":id": "absent"})
     try:
         return ToolCall(
-            call_id, read_string(custom, "name"), None, read_string(custom, "input"), kind="freeform", extra=extra
+            call_id, read_string(custom, "name"), raw=read_string(custom, "input"), kind="freeform", extra=extra
         )
     except ProtocolError as error:
         raise error.within("custom") from None
 
 
 def read_arguments(function: Object) -> tuple[Object | None, str | None, CallState]:
-    """Return (arguments, original text, state); an object in place of the text is accepted."""
+    """Return (arguments, original text, state); an object in place of the text is accepted.
+
+    Raise ProtocolError for any other value.
+    """
     value = function.get("arguments")
     if type(value) is str:
         arguments, state = parse_arguments(value)
@@ -303,7 +318,10 @@ def read_signature(raw: Object) -> tuple[Artefact, ...]:
 
 
 def _read_function_call(raw: Object) -> ToolCall:
-    """Read the legacy field `function_call`, which has no id; form `:call` restores it."""
+    """Read the legacy field `function_call`, which has no id; form `:call` restores it.
+
+    Raise ProtocolError if it is invalid.
+    """
     try:
         arguments, text, state = read_arguments(raw)
         name = read_string(raw, "name")
@@ -329,7 +347,10 @@ def read_call_id(raw: Object) -> str:
 
 
 def read_function(raw: Object) -> tuple[CallKind, Object, str]:
-    """Return the kind of a call, its function or custom tool, and the arguments."""
+    """Return the kind of a call, its function or custom tool, and the arguments as text.
+
+    Raise ProtocolError if the arguments are neither text nor an object.
+    """
     kind: CallKind = "freeform" if raw.get("custom") is not None else "function"
     inner = require_object(raw.get("custom"), "custom") if kind == "freeform" else function_of(raw)
     fragment = inner.get("input" if kind == "freeform" else "arguments")

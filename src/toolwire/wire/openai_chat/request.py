@@ -42,7 +42,7 @@ _KNOWN = _UNUSUAL.union(_PARAMS, ("model", "messages", "tools", "stream", "strea
 
 
 def decode_request(body: Object) -> Request:
-    """Decode a request; one with only model, messages and tools takes the fast path."""
+    """Decode a request; model, messages and tools alone take the fast path. Raise ProtocolError if it is invalid."""
     if type(require_object(body).get("messages")) is not list:
         raise ProtocolError("expected an array of messages", pointer="/messages")
     messages = tuple(decode_list(body, "messages", read_message))
@@ -100,7 +100,10 @@ def _read_choice(body: Object) -> ToolChoice | None:
 
 
 def _read_extra(body: Object, params: dict[str, Any]) -> Extra:
-    """Collect the fields that the canonical request does not have, and how the others were written."""
+    """Return the fields that the canonical request does not have, and how the others were written.
+
+    The request for usage goes into `params`.
+    """
     extra = read_extra(body, _KNOWN, NAME)
     has_old_name = "max_tokens" in body
     if has_old_name and body.get("max_completion_tokens") is not None:
@@ -121,7 +124,7 @@ def _read_effort(effort: str) -> ReasoningConfig:
 
 
 def _read_format(value: JSON) -> OutputFormat | None:
-    """Read `response_format`; a type that no other wire has is kept whole in `extra`."""
+    """Read `response_format`, or None; a type that no other wire has is kept whole in `extra`."""
     if value is None:
         return None
     kind = require_object(value, "response_format").get("type")
@@ -141,7 +144,10 @@ def _read_format(value: JSON) -> OutputFormat | None:
 
 
 def encode_request(request: Request, items: ConversationItems | None = None) -> Encoded:
-    """Encode a request; legacy `functions` are written back as such. `items` may have the text of the first messages."""
+    """Encode a request; legacy `functions` are written back as such, and fields that Chat lacks are losses.
+
+    `items` may have the text of the first messages.
+    """
     losses = Losses()
     items = items or ConversationItems()
     out: Object = {"model": request.model} if request.model else {}
@@ -174,7 +180,10 @@ def encode_request(request: Request, items: ConversationItems | None = None) -> 
 
 
 def _write_params(request: Request, out: Object, losses: Losses) -> None:
-    """Write the parameters and `stream_options`; form `:max_tokens` restores the older name of the token limit."""
+    """Write the parameters and `stream_options`; form `:max_tokens` restores the older name of the token limit.
+
+    Parameters that Chat lacks are losses.
+    """
     write_params(request.params, _KEYS, out, NAME, losses)
     form = request.extra.get(_FORM, {})
     if ":max_tokens" in form and "max_completion_tokens" in out:

@@ -85,7 +85,10 @@ _STOP_NAMES: dict[StopReason, str] = {
 
 
 def decode_response(body: Object) -> Response:
-    """Decode a response or an error body; the first choice is the answer, the others are alternatives."""
+    """Decode a response or an error body; the first choice is the answer, the others are alternatives.
+
+    Raise ProtocolError if it has neither choices nor an error.
+    """
     body = wrap_object(require_object(body), "choices")
     if type(body.get("choices")) is not list:
         error = find_error(body)
@@ -132,26 +135,29 @@ def stop_fault(stop: Stop | None) -> Fault | None:
 
 
 def _read_choice(raw: JSON) -> Alternative:
-    """Read a choice; fields of its message are kept under `openai_chat/message`."""
-    input_tokens = require_object(raw).get("message")  # the raw message, not a count
+    """Read a choice; fields of its message are kept under `openai_chat/message`.
+
+    If a limit ended it, its last call may be marked as truncated. Raise ProtocolError if it is invalid.
+    """
+    raw_message = require_object(raw).get("message")
     field, message = _find_message(raw)
     try:
-        read = read_assistant(message)
+        answer = read_assistant(message)
     except ProtocolError as error:
         raise error.within(field) from None
     if field != "message":
         raw = {key: value for key, value in raw.items() if key != field}
-    extra = {name.replace(NAME, _MESSAGE): fields for name, fields in read.extra.items()} if read.extra else {}
+    extra = {name.replace(NAME, _MESSAGE): fields for name, fields in answer.extra.items()} if answer.extra else {}
     form = extra.get(_MESSAGE_FORM, {})
     if type(message.get("content")) is list:
         form[":content"] = "list"
     if absent := [key for key in ("index", "finish_reason") if key not in raw]:
         form[":choice"] = absent
-    if input_tokens is None:
+    if raw_message is None:
         form[":message"] = "null" if "message" in raw else "absent"
     if remember_form(message, ("role",), form):
         extra[_MESSAGE_FORM] = form
-    parts = read.parts
+    parts = answer.parts
     if message.get(DETAILS) and Reasoning not in map(type, parts):
         thoughts = find_reasoning(message)
         if thoughts is not None:
@@ -196,9 +202,9 @@ def _mark_last_truncated(parts: tuple[Part, ...]) -> tuple[Part, ...]:
 
 
 def _read_stop(choice: Object, parts: tuple[Part, ...]) -> Stop | None:
-    """Read the finish reason of a choice; its other fields are kept with the stop."""
+    """Read the finish reason of a choice, or None; its other fields are kept with the stop."""
     word = choice.get("finish_reason")
-    if type(word) is str and len(choice) == 3:
+    if type(word) is str and len(choice) == 3:  # index, message and finish_reason only
         return make_stop(word, parts, {})
     extra = read_extra(choice, _CHOICE, _CHOICE_SCOPE)
     extra.get(f"{NAME}/choice~", {}).pop("finish_reason", None)
@@ -210,7 +216,10 @@ def _read_stop(choice: Object, parts: tuple[Part, ...]) -> Stop | None:
 
 
 def make_stop(word: JSON, parts: tuple[Part, ...], extra: Extra) -> Stop:
-    """Return the stop for a finish reason; `parts` decides between calls, a refusal and a plain stop."""
+    """Return the stop for a finish reason; `parts` decides between calls, a refusal and a plain stop.
+
+    Another name of the reason is kept as form.
+    """
     reason = read_stop_reason(read_reason(word), STOP_REASONS)
     kinds = {*map(type, parts)}
     if reason in ("stop", "tool_calls"):
@@ -244,10 +253,13 @@ def find_usage(chunk: Object) -> JSON:
 
 
 def read_usage(raw: JSON) -> Usage | None:
-    """Read the counts; a total that is not the sum is kept as a field of this wire."""
+    """Read the counts, or None if there are none; a total that is not the sum is kept as a field of this wire.
+
+    The names of Responses are accepted, too.
+    """
     if type(raw) is not dict:
         return None
-    if len(raw) == 3:
+    if len(raw) == 3:  # the usual three counts: a fast path
         input_tokens, output_tokens = raw.get("prompt_tokens"), raw.get("completion_tokens")
         if (
             type(input_tokens) is int
@@ -288,7 +300,10 @@ def write_usage(usage: Usage) -> Object:
 
 
 def encode_response(response: Response, request: Request | None = None) -> Encoded:
-    """Encode a response; an answer that came without choices is written without them."""
+    """Encode a response; an answer that came without choices is written without them.
+
+    If `request` declares the legacy `functions`, the call is a `function_call`.
+    """
     losses = Losses()
     is_legacy = request is not None and declares_functions(request)
     choices = [_write_choice(0, response, losses, "", is_legacy)]
@@ -318,10 +333,10 @@ def _write_choice(
     """Write one choice; a message from this wire is restored to its original form."""
     if not _MESSAGE_SCOPES.isdisjoint(answer.extra):
         return _write_own_choice(index, answer, losses, path, is_legacy)
-    message = write_answer(answer.parts, {}, losses, path, is_legacy)
+    message = write_answer(answer.parts, {}, losses, path, is_legacy=is_legacy)
     message.setdefault("content", None)
     stop = answer.stop
-    word = write_stop(stop, losses, path, "refusal" in message, is_legacy)
+    word = write_stop(stop, losses, path, refused="refusal" in message, is_legacy=is_legacy)
     out: Object = {"index": index, "message": message, "finish_reason": word}
     return write_extra(out, stop.extra, _CHOICE_SCOPE) if stop is not None and stop.extra else out
 
@@ -329,11 +344,11 @@ def _write_choice(
 def _write_own_choice(index: int, answer: Response | Alternative, losses: Losses, path: str, is_legacy: bool) -> Object:
     """Write a choice whose message came from this wire."""
     form = answer.extra.get(_MESSAGE_FORM, {})
-    message = restore_form(write_answer(answer.parts, form, losses, path, is_legacy), form, ("role",))
+    message = restore_form(write_answer(answer.parts, form, losses, path, is_legacy=is_legacy), form, ("role",))
     message = write_extra(message, answer.extra, _MESSAGE)
     if form.get(":content") != "absent":
         message.setdefault("content", None)
-    word = write_stop(answer.stop, losses, path, "refusal" in message, is_legacy)
+    word = write_stop(answer.stop, losses, path, refused="refusal" in message, is_legacy=is_legacy)
     out: Object = {"index": index, "message": message, "finish_reason": word}
     restore_form(out, {":absent": form[":choice"]} if ":choice" in form else {})
     if ":message" in form and not answer.parts:
@@ -343,7 +358,7 @@ def _write_own_choice(index: int, answer: Response | Alternative, losses: Losses
     return out if answer.stop is None else write_extra(out, answer.stop.extra, _CHOICE_SCOPE)
 
 
-def write_stop(stop: Stop | None, losses: Losses, path: str, refused: bool, is_legacy: bool = False) -> str | None:
+def write_stop(stop: Stop | None, losses: Losses, path: str, *, refused: bool, is_legacy: bool) -> str | None:
     """Return the finish reason; report details that it does not express.
 
     `refused`: the message has the refusal. `is_legacy`: the request declares `functions`.

@@ -239,7 +239,7 @@ class ChatStreamDecoder(BaseStreamDecoder):
         events.append(StreamFault(read_fault(error, NAME)))
 
     def _read_choice(self, number: int, raw: Object, events: list[Event]) -> None:
-        """Emit the delta of a choice, and note its finish reason; a choice without an index has its position."""
+        """Emit the delta of a choice, and note its finish reason and fields; without an index it has its position."""
         index = read_index(raw, "index")
         if index is None:
             index = number
@@ -286,7 +286,7 @@ class ChatStreamDecoder(BaseStreamDecoder):
                 raise error.within("message") from None
 
     def _end_choice(self, choice: GrowingChoice, events: list[Event]) -> Stop | None:
-        """End the items of a choice, and return its stop; placeholder parts represent its refusal and its calls."""
+        """End the items of a choice, and return its stop; placeholders stand for its refusal and its calls."""
         self._close_text(choice, events)
         last = choice.calls[-1] if choice.calls else None
         # A stream without [DONE] may be cut after an early reason, before the arguments of the call beside or after it;
@@ -335,7 +335,7 @@ class ChatStreamDecoder(BaseStreamDecoder):
             choice.message.add(read_unknown(delta, _DELTA, NAME).get(NAME, {}))
 
     def _read_calls(self, choice: GrowingChoice, calls: list[JSON], events: list[Event]) -> None:
-        """Read an array of call deltas. In an array of several, the position replaces a missing index and id."""
+        """Read an array of call deltas; in an array of several, the position replaces a missing index and id."""
         row: list[GrowingCall] = []
         calls = [raw for raw in calls if raw is not None]
         for number, raw in enumerate(calls):
@@ -352,7 +352,7 @@ class ChatStreamDecoder(BaseStreamDecoder):
             choice.row = row
 
     def _read_message(self, choice: GrowingChoice, message: Object, events: list[Event]) -> None:
-        """Read a message as the delta between it and the chunks before it."""
+        """Read a message as the delta between it and the chunks before it; add calls that they lack."""
         self.is_unreadable = self.is_unreadable or not choice.has_deltas
         delta, parts = choice.unseen_content(message, self.losses)
         calls = [require_object(raw, "tool_calls") for raw in read_array(message, "tool_calls") if raw is not None]
@@ -392,17 +392,17 @@ class ChatStreamDecoder(BaseStreamDecoder):
     def _complete_call(
         self, choice: GrowingChoice, call: GrowingCall | None, copy: Copy, raw: Object, events: list[Event]
     ) -> GrowingCall:
-        """Add the arguments of a message's call that the call so far lacks; None is a new call."""
+        """Add the arguments of a message's call that `call` lacks, or report other ones; None starts a new call."""
         kind, inner, _ = read_function(raw)
         is_known = call is not None
         if call is None:
             call = self._add_call(choice, -1 - len(choice.calls), copy.ids[0], kind, call_form(raw))
             choice.continue_call(call)
             call.keep_fields(raw, inner)
-        rest = call.missing_arguments(copy)
-        if rest is None and not choice.has_deltas and not call.ended and not call.is_complete():
-            rest = copy.text  # a fragment
-        if rest is None:
+        missing = call.missing_arguments(copy)
+        if missing is None and not choice.has_deltas and not call.ended and not call.is_complete():
+            missing = copy.text  # a fragment
+        if missing is None:
             detail = "a message has other arguments than the chunks before it, which have been sent"
             self.losses.add("/parts", "calls", "dropped", detail)
             return call
@@ -413,8 +413,8 @@ class ChatStreamDecoder(BaseStreamDecoder):
             self.losses.add("/parts", "calls", "rewritten", "a message repeats the calls of earlier chunks", "info")
             choice.set_id(call, copy.ids[0])
         call.add_name(copy.name)
-        if rest:
-            self._append_arguments(choice, call, rest, events)
+        if missing:
+            self._append_arguments(choice, call, missing, events)
         return call
 
     def _emit_parts(self, choice: GrowingChoice, parts: list[Part], events: list[Event]) -> None:
@@ -438,7 +438,7 @@ class ChatStreamDecoder(BaseStreamDecoder):
                 events.append(ReasoningStart(opened.key, choice.index, {FORM: form}))
             else:
                 choice.refused = choice.refused or field == "refusal"
-                events.append(TextStart(opened.key, choice.index, field == "refusal"))
+                events.append(TextStart(opened.key, choice.index, refusal=field == "refusal"))
         escaped = self._escape(opened.key, text)
         if escaped:
             opened.remember(escaped)
@@ -453,8 +453,8 @@ class ChatStreamDecoder(BaseStreamDecoder):
             return
         choice.open = None
         is_reasoning = opened.field in REASONING
-        if rest := self._flush_surrogate(opened.key):
-            events.append(ReasoningDelta(opened.key, rest) if is_reasoning else TextDelta(opened.key, rest))
+        if half := self._flush_surrogate(opened.key):
+            events.append(ReasoningDelta(opened.key, half) if is_reasoning else TextDelta(opened.key, half))
         extra: Extra = {NAME: opened.extra.join()} if opened.extra else {}
         if opened.field in REASONING_FIELDS and choice.details:
             extra[FORM] = {":details": choice.details.join()[DETAILS]}
@@ -489,7 +489,7 @@ class ChatStreamDecoder(BaseStreamDecoder):
             choice.starting += 1
 
     def _start_call(self, choice: GrowingChoice, call: GrowingCall, events: list[Event]) -> None:
-        """Start a call, unless it repeats another call."""
+        """Emit the start and the arguments so far of a call, unless it repeats another call, which is reported."""
         if call.original is not None and call.original.name == call.name:
             call.ended = call.original.has_arguments(call.read_arguments())
             detail = "later chunks repeat a call" if call.ended else "two objects of arguments are two calls"
@@ -582,9 +582,9 @@ class ChatStreamDecoder(BaseStreamDecoder):
         if not call.name:
             raise ProtocolError("a call has no name", status=502)
         call.ended = True
-        if rest := self._flush_surrogate(call.key):
-            call.pieces.append(rest)
-            events.append(CallDelta(call.key, rest))
+        if half := self._flush_surrogate(call.key):
+            call.pieces.append(half)
+            events.append(CallDelta(call.key, half))
         raw = unescape(b"".join(call.pieces))
         extra: Extra = {NAME: call.outer.join()} if call.outer else {}
         if call.inner:

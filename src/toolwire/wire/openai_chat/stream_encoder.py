@@ -119,7 +119,10 @@ class ChatStreamEncoder(BaseStreamEncoder):
         return opening + self._own_fields(event.key, event.extra)
 
     def _report_order(self, event: TextStart | ReasoningStart, field: bytes) -> None:
-        """Report an item that a Chat message moves before earlier ones or joins with the last one of its field."""
+        """Report an item that a Chat message moves before earlier ones or joins with the last one of its field.
+
+        The item is then the last one of its field.
+        """
         path = self._part_path(event.key)
         is_reasoning = isinstance(event, ReasoningStart)
         rank = 0 if is_reasoning else _RANKS.get(field, 1)
@@ -167,7 +170,10 @@ class ChatStreamEncoder(BaseStreamEncoder):
         return self._chunk(self._positions[key][0], to_line({"content": [{**element, **fields}]}))
 
     def _call_start(self, event: CallStart) -> bytes:
-        """Write the first chunk of a call, and prepare the bytes before its fragments and its signature."""
+        """Write the first chunk of a call, and prepare the bytes before its fragments and its signature.
+
+        A namespace, the kind of a search and a freeform call are losses.
+        """
         opening = self._open_choice(event.choice)
         index = self._choices[event.choice]
         self._choices[event.choice] += 1
@@ -215,7 +221,10 @@ class ChatStreamEncoder(BaseStreamEncoder):
         return b"" if event.key in self._hidden else self._text_delta(event)
 
     def _call_end(self, event: CallEnd) -> bytes:
-        """Write `{}` for a call without arguments, then its signature and the fields that only this wire has."""
+        """Write `{}` for a call without arguments, then its signature and the fields that only this wire has.
+
+        Artefacts of other providers than Google are losses.
+        """
         self._around.pop(event.key, None)
         out = b""
         if event.key in self._empty and event.raw is None:
@@ -262,11 +271,11 @@ class ChatStreamEncoder(BaseStreamEncoder):
         """Write the finish reason of each choice, the usage if the request asked for it, and `[DONE]`."""
         out = self._open_choice(0)
         delta = event.extra.get(f"{NAME}/message", {})
-        own = event.extra.get(NAME)
-        tail = b"]}\n\n" if not own else b"]," + to_line(own)[1:] + b"\n\n"
+        own_fields = event.extra.get(NAME)
+        tail = b"]}\n\n" if not own_fields else b"]," + to_line(own_fields)[1:] + b"\n\n"
         for choice, stop in enumerate(event.stops or (None,)):
             path = f"/alternatives/{choice - 1}" if choice else ""
-            word = write_stop(stop, self.losses, path, choice in self._refused, self._is_legacy)
+            word = write_stop(stop, self.losses, path, refused=choice in self._refused, is_legacy=self._is_legacy)
             fields: Object = {"index": choice, "delta": {} if choice else delta, "finish_reason": word}
             extra = {} if stop is None else stop.extra
             out += self._head + to_line(write_extra(fields, extra, f"{NAME}/choice")) + tail

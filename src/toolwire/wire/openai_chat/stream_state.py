@@ -127,7 +127,7 @@ class GrowingCall:
         return "" if self.has_placeholder(0) else unescape(b"".join(self.pieces))
 
     def missing_arguments(self, copy: Copy) -> str | None:
-        """Return the rest of a message's arguments after the pieces so far; None if they differ."""
+        """Return the rest of a message's arguments after the pieces so far, or None if they differ."""
         if not copy.text or not self.pieces or self.has_placeholder(0):
             return copy.text
         if not is_near(self.pieces, copy.text):
@@ -280,12 +280,12 @@ class GrowingChoice:
         """Return a message without the text of earlier chunks, and the parts of its content if it is an array."""
         delta = dict(message)
         thoughts = find_reasoning(message)
-        if thoughts is not None and (rest := self.missing_text(THOUGHTS, thoughts[1], losses)) != thoughts[1]:
+        if thoughts is not None and (missing := self.missing_text(THOUGHTS, thoughts[1], losses)) != thoughts[1]:
             report_other_reasoning(message, *thoughts, losses)
             has_new_details = not self.details and not self.texts.keys().isdisjoint(REASONING_FIELDS)
             known = REASONING - {DETAILS} if has_new_details else REASONING
             delta = {key: value for key, value in message.items() if key not in known}
-            delta["reasoning" if thoughts[0] == DETAILS else thoughts[0]] = rest
+            delta["reasoning" if thoughts[0] == DETAILS else thoughts[0]] = missing
         for field in ("content", "refusal"):
             text = message.get(field)
             if type(text) is str and text:
@@ -296,7 +296,7 @@ class GrowingChoice:
         return delta, None
 
     def _unseen_parts(self, parts: list[Part], losses: Losses) -> list[Part]:
-        """Return parts without the text of earlier chunks."""
+        """Return parts without the text of earlier chunks; report fields of text that has been sent."""
         texts: dict[type[Text | Reasoning | Refusal], list[str]] = {}
         for part in parts:
             if isinstance(part, (Text, Reasoning, Refusal)) and part.text:
@@ -305,10 +305,10 @@ class GrowingChoice:
         unseen: list[Part] = []
         for kind, pieces in texts.items():
             text = "".join(pieces)
-            rest = self.missing_text(PART_FIELDS[kind], text, losses)
-            known[kind] = max(0, len(text) - len(rest))
-            if len(rest) > len(text):  # the text that the message before this one repeated
-                unseen.append(kind(rest[: -len(text)]))
+            missing = self.missing_text(PART_FIELDS[kind], text, losses)
+            known[kind] = max(0, len(text) - len(missing))
+            if len(missing) > len(text):  # the text that the message before this one repeated
+                unseen.append(kind(missing[: -len(text)]))
         for part in parts:
             if not isinstance(part, (Text, Reasoning, Refusal)) or not known.get(type(part)):
                 unseen.append(part)

@@ -71,7 +71,10 @@ def read_tool(raw: JSON) -> Tool:
 
 
 def read_function(function: Object, extra: Extra, *pointer: str) -> Tool:
-    """Read the object of a function; `pointer` locates it in the declaration, for errors."""
+    """Read the object of a function; `pointer` locates it in the declaration, for errors.
+
+    Raise ProtocolError if it is invalid.
+    """
     parameters = function.get("parameters")
     if parameters is not None and type(parameters) is not dict:
         raise type_error("a JSON Schema object", parameters, *pointer, "parameters")
@@ -81,8 +84,8 @@ def read_function(function: Object, extra: Extra, *pointer: str) -> Tool:
         strict = read_boolean(function, "strict")
     except ProtocolError as error:
         raise error.within(*pointer) from None
-    known = (description is not None) + (parameters is not None) + (strict is not None) + 1
-    if known != len(function):
+    known_count = (description is not None) + (parameters is not None) + (strict is not None) + 1
+    if known_count != len(function):  # it has other fields
         extra = read_extra(function, _FUNCTION, f"{NAME}/function", extra)
     cache = (take_cache_control(extra) or take_cache_control(extra, f"{NAME}/function")) if extra else None
     return Tool(name, description, parameters, strict=strict, cache=cache, extra=extra)
@@ -115,7 +118,10 @@ def _read_custom(raw: Object) -> Tool:
 
 
 def write_tool(tool: Tool, losses: Losses, path: str) -> Object | None:
-    """Write a declaration; return None and report the loss for a built-in tool of another provider."""
+    """Write a declaration; return None and report the loss for a built-in tool of another provider.
+
+    Fields that Chat lacks are losses.
+    """
     if tool.kind == "builtin":
         return write_builtin(tool, NAME, "Chat", losses, path)
     _report_unwritable(tool, losses, path)
@@ -162,7 +168,10 @@ _MODES: dict[str, ChoiceMode] = {"auto": "auto", "none": "none", "required": "re
 
 
 def read_choice(value: JSON) -> ToolChoice:
-    """Read `tool_choice`: a mode, an object with a name, or the allowed tools; an object is also kept as form."""
+    """Read `tool_choice`: a mode, an object with a name, or the allowed tools; an object is also kept as form.
+
+    Raise ProtocolError for an unknown mode or an invalid entry.
+    """
     if type(value) is str:
         mode = _MODES.get(value)
         if mode is None:
@@ -227,7 +236,7 @@ def read_legacy_choice(value: JSON) -> ToolChoice:
 
 
 def write_choice(choice: ToolChoice, tools: tuple[Tool, ...], out: Object, losses: Losses) -> None:
-    """Write `tool_choice`, or the legacy `function_call`; an unchanged choice is written as it was read."""
+    """Write `tool_choice`, or the legacy `function_call`, into `out`; an unchanged choice is written as it was read."""
     given, form = choice.extra.get(f"{NAME}/choice~"), choice.extra.get(f"{NAME}~", {})
     if given is not None and given["names"] == choice.names and given.get("mode", choice.mode) == choice.mode:
         out["tool_choice"] = given["value"]
@@ -241,7 +250,7 @@ def write_choice(choice: ToolChoice, tools: tuple[Tool, ...], out: Object, losse
 
 
 def _encode_choice(choice: ToolChoice, kinds: Mapping[str, str], form: Object, losses: Losses) -> JSON:
-    """Return the value of `tool_choice`; `kinds` gives the kind of each tool by name."""
+    """Return the value of `tool_choice`; `kinds` gives the kind of each tool by name. `validated` is a loss."""
     if choice.mode == "tool":
         return _named_choice(choice.names[0], kinds)
     if choice.mode == "allowed":

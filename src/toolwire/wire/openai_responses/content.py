@@ -24,7 +24,10 @@ _CACHE = "openai_responses/prompt_cache_breakpoint"
 
 
 def read_content(raw: Object, key: str, form: Object) -> list[Part]:
-    """Read a string or a list of parts under `key`; details that the parts do not hold go into `form`."""
+    """Read a string or a list of parts under `key`; put its spelling into `form`.
+
+    Raise ProtocolError if it is invalid.
+    """
     value = raw.get(key)
     if type(value) is str:
         if value:
@@ -43,17 +46,18 @@ def read_content(raw: Object, key: str, form: Object) -> list[Part]:
 
 
 def read_part(raw: JSON) -> Part:
-    """Read one content of an item; form `:type` records the type of other texts than `input_text`."""
+    """Read one content of an item; form `:type` records the type of other texts than `input_text`.
+
+    An unknown type stays Opaque. Raise ProtocolError if it is invalid.
+    """
     kind = require_object(raw).get("type")
     if kind == "input_text" or kind == "text":
         extra = read_extra(raw, _TEXT, NAME) if len(raw) > 2 else {}
         if kind == "text":
             extra[_FORM] = {**extra.get(_FORM, {}), ":type": "text"}
-        return Text(read_string(raw, "text"), _read_cache(raw, extra), (), extra)
+        return Text(read_string(raw, "text"), _read_cache(raw, extra), extra=extra)
     if kind == "output_text":
-        return Text(
-            read_string(raw, "text"), None, (), read_extra(raw, ("type", "text"), NAME, {_FORM: {":type": kind}})
-        )
+        return Text(read_string(raw, "text"), extra=read_extra(raw, ("type", "text"), NAME, {_FORM: {":type": kind}}))
     if kind == "refusal":
         return Refusal(
             read_string(raw, "refusal"), read_extra(raw, ("type", "refusal"), NAME, {_FORM: {":type": kind}})
@@ -94,7 +98,10 @@ def _make_media(
     url: str | None,
     extra: Extra | None = None,
 ) -> Media | Opaque:
-    """Build media from the content `raw`; content without data, URL or file id stays Opaque."""
+    """Build media from the content `raw`; content without data, URL or file id stays Opaque.
+
+    `known` are its fields that the other arguments and the result hold; others go into `extra`.
+    """
     if not data and not url and not raw.get("file_id"):
         return Opaque(NAME, f"{CONTENT}{raw['type']}", raw)
     extra = read_extra(raw, known, NAME, extra)
@@ -107,10 +114,10 @@ def _make_media(
         url,
         read_optional_string(raw, "file_id"),
         read_optional_string(raw, "filename"),
-        _read_detail(raw) if kind == "image" else None,
-        _read_cache(raw, extra),
-        "openai" if raw.get("file_id") else None,
-        extra,
+        detail=_read_detail(raw) if kind == "image" else None,
+        cache=_read_cache(raw, extra),
+        owner="openai" if raw.get("file_id") else None,
+        extra=extra,
     )
 
 
@@ -141,7 +148,7 @@ def _write_cache(ttl: str, extra: Extra) -> Object:
 
 
 def write_content(parts: list[Part], form: Object, losses: Losses, path: str) -> JSON:
-    """Write a string or a list of input parts; None for no parts."""
+    """Write a string or a list of input parts, or return None for no parts."""
     if len(parts) == 1 and type(parts[0]) is Text and ":content" not in form:
         only = parts[0]
         if only.cache is None and not only.extra:
@@ -153,7 +160,10 @@ def write_content(parts: list[Part], form: Object, losses: Losses, path: str) ->
 
 
 def write_part(part: Part, losses: Losses, path: str) -> Object | None:
-    """Write one content of an item; media that Responses does not accept become a placeholder text."""
+    """Write one content of an item; media that Responses does not accept become a placeholder text.
+
+    Return None for any other part that it lacks. Both, and fields without an equivalent, are losses.
+    """
     out: Object | None = None
     if isinstance(part, Text):
         kind = part.extra.get(_FORM, {}).get(":type", "input_text")

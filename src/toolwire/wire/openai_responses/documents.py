@@ -65,7 +65,7 @@ def _request_locator(request: Request) -> Callable[[str], str]:
 
 
 def _locate(tools: list[str], items: list[str], parts: list[list[str]], path: str) -> str:
-    """Map a canonical path to a pointer; `tools`, `items` and `parts` hold those of tools, messages and parts."""
+    """Map a canonical path to a pointer; `tools`, `items` and `parts` hold the pointers of tools, messages and parts."""
     match split(path):
         case ["params", "verbosity"]:
             return join("text", "verbosity")
@@ -101,17 +101,17 @@ def _part_pointer(part: Part, number: int, item: int) -> str:
 def _assistant_locations(parts: tuple[Part, ...], field: str, item: int) -> tuple[list[str], int]:
     """Return the location of each part of the model's output, and the number of the next item."""
     locations: list[str] = []
-    words = -1  # the number of the last content in an open item
+    last_content = -1  # the number of the last content in an open item
     item -= 1
     for part in parts:
         if not isinstance(part, (Text, Refusal, Media)) and not is_content(part):
-            item, words = item + 1, -1
+            item, last_content = item + 1, -1
             locations.append(join(field, item))
             continue
-        if words < 0 or ":item" in getattr(part, "extra", {}).get("openai_responses~", {}):
-            item, words = item + 1, -1
-        words += 1
-        locations.append(join(field, item, "content", words))
+        if last_content < 0 or ":item" in getattr(part, "extra", {}).get("openai_responses~", {}):
+            item, last_content = item + 1, -1
+        last_content += 1
+        locations.append(join(field, item, "content", last_content))
     return locations, item + 1
 
 

@@ -46,7 +46,7 @@ class ResponsesItemDecoder(BaseStreamDecoder):
         self._pending: CallEnd | None = None  # the end of a call that the next event may show to be cut (`may_be_cut`)
 
     def _open_item(self, index: int | None, raw: Object, events: list[Event]) -> GrowingItem:
-        """Open an item; a call with a name or reasoning starts at once, a message with its first content."""
+        """Register an item and return it; a call with a name or reasoning starts at once, a message with its text."""
         item = GrowingItem(raw)
         item.original = self._items.find_original(raw) if item.group == "call" else None
         self._items.add(item, index)
@@ -132,6 +132,7 @@ class ResponsesItemDecoder(BaseStreamDecoder):
         self.losses.add("/parts", f"text of a {item.kind}", "rewritten", detail)
 
     def _append_arguments(self, item: GrowingItem, value: JSON, events: list[Event]) -> None:
+        """Append arguments to a call and emit them, unless it is held; text after complete arguments is kept apart."""
         text = dumps(value) if value and type(value) is dict else value
         if text and type(text) is str and None in item.texts:
             if escaped := self._escape(item.key, text):
@@ -156,7 +157,10 @@ class ResponsesItemDecoder(BaseStreamDecoder):
             events.append(ReasoningDelta(item.key, escaped, section))
 
     def _close_item(self, item: GrowingItem, raw: Object, events: list[Event], *, is_cut: bool = False) -> None:
-        """End an item with its final copy `raw`; a call that no other item follows may still be cut (`may_be_cut`)."""
+        """End an item with its final copy `raw`; a call that no other item follows may still be cut (`may_be_cut`).
+
+        A repetition of another item is dropped and reported. `is_cut`: a limit ended the answer in this item.
+        """
         if item.group == "call" and differ(item.call_id, raw.get("call_id")):
             self.losses.add("/parts", "call", "rewritten", "a later event repeats the call under another id", "info")
         if item.ended:
@@ -205,15 +209,15 @@ class ResponsesItemDecoder(BaseStreamDecoder):
                 continue
             key = self._open_content(item, number, isinstance(part, Refusal), events)
             self._emit_text(item, number, self._missing_text(item, number, part.text), events)
-            if rest := self._flush_surrogate(key):
-                events.append(TextDelta(key, rest))
+            if half := self._flush_surrogate(key):
+                events.append(TextDelta(key, half))
             events.append(TextEnd(key, (), _strip_form(part.extra)))
         for number, key in item.keys.items():  # contents that the final item does not have
             if number >= len(parts) or not isinstance(parts[number], (Text, Refusal)):
                 events.append(TextEnd(key))
 
     def _close_call(self, item: GrowingItem, call: Part, events: list[Event]) -> None:
-        """End a call, and fill in the arguments that the deltas left out."""
+        """End a call, and fill in the arguments that the deltas left out; the end of a call that may be cut is held."""
         assert isinstance(call, ToolCall)
         self._append_arguments(item, self._missing_text(item, None, call.raw), events)
         end = self._make_call_end(item, call, events)
@@ -224,7 +228,7 @@ class ResponsesItemDecoder(BaseStreamDecoder):
             events.append(end)
 
     def _make_call_end(self, item: GrowingItem, call: ToolCall, events: list[Event]) -> CallEnd:
-        """Return the end of a call with its text so far; `call` is its copy."""
+        """Return the end of a call with its text so far, after a comparison of late text; `call` is its copy."""
         if item.late:
             is_confirmed = bool(call.raw) and equal_arguments(call.raw or "", item.text())
             self._read_late(item, events, is_confirmed=is_confirmed)
@@ -292,7 +296,7 @@ class ResponsesItemDecoder(BaseStreamDecoder):
                 self._append_arguments(item, text[:-1] if is_cut or has_calls else text, events)
             is_whole = bool(item.texts[None]) and not (is_cut and item.kind == "custom_tool_call")
             state: CallState = "complete" if is_whole else "truncated"
-            events.append(self._make_call_end(item, ToolCall("", "", None, None, state), events))
+            events.append(self._make_call_end(item, ToolCall("", "", state=state), events))
         elif item.kind == "reasoning":
             events.append(ReasoningEnd(item.key))
         else:

@@ -30,31 +30,34 @@ from .tool_search import write_search_call, write_search_output
 
 
 def write_items(message: Message, path: str, losses: Losses, tools: Mapping[str, Tool]) -> Iterator[Object]:
-    """Yield the items of one message. Results of searches hold declarations of `tools`, which are by name."""
+    """Yield the items of one message; parts that Responses has no item for are losses.
+
+    Results of searches hold declarations of `tools`, which are by name.
+    """
     if message.role == "assistant":
         yield from write_assistant_items(message.parts, path, losses)
         return
-    words: list[Part] = []
+    contents: list[Part] = []
     for number, part in enumerate(message.parts):
         if not isinstance(part, (ToolResult, Opaque, ToolCall, Reasoning)) or is_content(part):
-            words.append(part)
+            contents.append(part)
             continue
-        if words:
-            yield _write_message(message, words, path, losses)
-            words = []
+        if contents:
+            yield _write_message(message, contents, path, losses)
+            contents = []
         if isinstance(part, ToolResult):
             yield write_result(part, losses, f"{path}/parts/{number}", tools)
         elif isinstance(part, Opaque) and part.wire == NAME:
             yield part.value
         else:
             losses.add(f"{path}/parts/{number}", part_label(part), "dropped", "Responses has no item for it", "error")
-    if words or not message.parts:
-        yield _write_message(message, words, path, losses)
+    if contents or not message.parts:
+        yield _write_message(message, contents, path, losses)
 
 
-def _write_message(message: Message, words: list[Part], path: str, losses: Losses) -> Object:
+def _write_message(message: Message, contents: list[Part], path: str, losses: Losses) -> Object:
     form = message.extra.get(_FORM, {})
-    content = write_content(words, form, losses, path)
+    content = write_content(contents, form, losses, path)
     return write_extra({"role": message.role, **_content_field("content", content, form)}, message.extra, NAME)
 
 
@@ -66,7 +69,10 @@ def _content_field(key: str, content: JSON, form: Object) -> Object:
 
 
 def write_assistant_items(parts: tuple[Part, ...], path: str, losses: Losses) -> Iterator[Object]:
-    """Yield the items of the model's output, as input."""
+    """Yield the items of the model's output, as input; an item is written as it was read, other texts as messages.
+
+    Parts that Responses has no item for are losses.
+    """
     open_item: Object | None = None
     for number, part in enumerate(parts):
         where = f"{path}/parts/{number}"
@@ -108,7 +114,7 @@ def _write_text_part(part: Text | Refusal) -> Object:
 
 
 def _write_assistant_part(part: Part, losses: Losses, path: str) -> Object | None:
-    """Write a call, reasoning or an opaque item as input; None if Responses has no item for it."""
+    """Write a call, reasoning or an opaque item as input; return None and report it if Responses has no such item."""
     if isinstance(part, ToolCall):
         return write_call(part)
     if isinstance(part, Reasoning):
@@ -155,7 +161,10 @@ def write_result(result: ToolResult, losses: Losses, path: str, tools: Mapping[s
 
 
 def write_output(parts: tuple[Part, ...], prefix: str, losses: Losses) -> list[Object]:
-    """Write the items of the model's output, as output: every item has an id and a status."""
+    """Write the items of the model's output, as output: every item has an id and a status.
+
+    `prefix` makes new ids unique. Parts that Responses lacks and artefacts of other providers are losses.
+    """
     items: list[Object] = []
     ids: set[str] = set()
     for number, part in enumerate(parts):

@@ -42,19 +42,19 @@ _RESULT = frozenset({"type", "call_id", "output", "name", "namespace"})
 
 
 def read_items(raw: Object) -> tuple[Message, ...]:
-    """Read the messages under `input`."""
+    """Read the messages under `input`; adjacent parts of the model become one message."""
     messages: list[Message] = []
-    said: list[Part] = []
+    model_parts: list[Part] = []
     for item in decode_list(raw, "input", read_item):
         if isinstance(item, Message):
-            if said:
-                messages.append(Message("assistant", tuple(said)))
-                said = []
+            if model_parts:
+                messages.append(Message("assistant", tuple(model_parts)))
+                model_parts = []
             messages.append(item)
         else:
-            said.extend(item)
-    if said:
-        messages.append(Message("assistant", tuple(said)))
+            model_parts.extend(item)
+    if model_parts:
+        messages.append(Message("assistant", tuple(model_parts)))
     return tuple(messages)
 
 
@@ -77,7 +77,10 @@ def read_output_item(raw: JSON) -> list[Part]:
 
 
 def read_item(raw: JSON) -> Message | list[Part]:
-    """Read a message from outside the model, or parts of the model's output."""
+    """Read a message from outside the model, or parts of the model's output; an unknown type is Opaque.
+
+    Raise ProtocolError if the item is invalid.
+    """
     kind = require_object(raw).get("type")
     if kind is None:  # optional for messages and for references to stored items
         kind = "message" if "role" in raw else "item_reference" if "id" in raw else None
@@ -98,6 +101,7 @@ def read_item(raw: JSON) -> Message | list[Part]:
     if kind == "tool_search_call" or kind == "tool_search_output":
         return _read_search_item(raw, kind)
     opaque = Opaque(NAME, kind, raw)
+    # these come from the client; any other item is the model's output
     if kind.endswith(("_output", "_response")) or kind in ("additional_tools", "item_reference"):
         return Message("user", (opaque,))
     return [opaque]
@@ -123,7 +127,7 @@ def _read_search_item(raw: Object, kind: str) -> Message | list[Part]:
 
 
 def _read_message(raw: Object) -> Message | list[Part]:
-    """Read a message item: parts if it is the model's own, else a message."""
+    """Read a message item: parts if it is the model's own, else a message. Raise ProtocolError for an unknown role."""
     role = raw.get("role")
     if role == "assistant":
         return _read_assistant_message(raw)
@@ -142,7 +146,10 @@ def _read_message(raw: Object) -> Message | list[Part]:
 
 
 def _read_assistant_message(raw: Object) -> list[Part]:
-    """Read the model's message as parts; the first one holds the fields of the item (see the module docstring)."""
+    """Read the model's message as parts; the first one holds the fields of the item (see the module docstring).
+
+    A message without content, or whose first content is no text, stays Opaque.
+    """
     content = raw.get("content")
     if not content:
         return [Opaque(NAME, "message", raw)]
@@ -218,7 +225,7 @@ def _read_result(raw: Object, kind: CallKind) -> ToolResult:
         return ToolResult(call_id, None, (Text(output),), kind=kind)
     form: Object = {}
     parts = read_content(raw, "output", form)
-    words = tuple(part if isinstance(part, (Text, Media, Opaque)) else _as_opaque(part) for part in parts)
+    content = tuple(part if isinstance(part, (Text, Media, Opaque)) else _as_opaque(part) for part in parts)
     extra = read_extra(raw, _RESULT, NAME) if len(raw) > 3 or not parts or not call_id else {}
     name = read_optional_string(raw, "name")
     if name is not None:
@@ -231,7 +238,7 @@ def _read_result(raw: Object, kind: CallKind) -> ToolResult:
         extra[_FORM] = {**extra.get(_FORM, {}), **form}
     namespace = read_optional_string(raw, "namespace")
     call_id = read_optional_string(raw, "call_id") or ""
-    return ToolResult(call_id, name, words, None, False, kind, namespace, None, extra)
+    return ToolResult(call_id, name, content, kind=kind, namespace=namespace, extra=extra)
 
 
 def _as_opaque(part: Part) -> Opaque:

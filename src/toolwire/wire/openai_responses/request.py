@@ -50,7 +50,11 @@ _KNOWN = frozenset(_PARAMS).union(
 
 
 def decode_request(body: Object) -> Request:
-    """Decode a request; an absent `store` is recorded as form, because its default differs from other wires."""
+    """Decode a request; raise ProtocolError if it is invalid.
+
+    An absent `store` is recorded as form, because its default differs from other wires. Tools that results of searches
+    declare are added as deferred tools.
+    """
     params: dict[str, Any] = {}
     respelled = read_params(require_object(body), _PARAMS, params)
     extra = read_extra(body, _KNOWN, NAME)
@@ -98,7 +102,7 @@ def _search_outputs(messages: tuple[Message, ...]) -> list[Opaque | ToolResult]:
 
 
 def _add_loaded_tools(tools: tuple[Tool, ...], searches: list[Opaque | ToolResult]) -> tuple[Tool, ...]:
-    """Return the tools of a request and those that only results of searches declare, as deferred tools."""
+    """Return the tools of a request and, as deferred tools, the tools that only results of searches declare."""
     names = {(tool.namespace, tool.name) for tool in tools}
     loaded: list[Tool] = []
     for part in searches:
@@ -139,20 +143,26 @@ def _with_place(tool: Tool, place: str) -> Tool:
 
 
 def _read_logprobs(body: Object, params: dict[str, Any], extra: Extra) -> None:
-    """Read the request for log probabilities, which is an entry of `include`; if it is the only one, nothing is left."""
+    """Read the request for log probabilities, an entry of `include`, into `params`.
+
+    If it is the only entry, `include` is removed from `extra`.
+    """
     included = body.get("include")
     if isinstance(included, list) and _LOGPROBS in included:
         params["logprobs"] = True
         if included == [_LOGPROBS]:
-            own = {key: value for key, value in extra.pop(NAME).items() if key != "include"}
-            if own:
-                extra[NAME] = own
+            other_fields = {key: value for key, value in extra.pop(NAME).items() if key != "include"}
+            if other_fields:
+                extra[NAME] = other_fields
     elif "top_logprobs" in params:
         extra[_FORM] = {**extra.get(_FORM, {}), ":logprobs": "absent"}
 
 
 def _read_input(body: Object, extra: Extra) -> tuple[Message, ...]:
-    """Read `instructions` and `input`; a stored prompt or conversation makes `input` optional."""
+    """Read `instructions` and `input`; a stored prompt or conversation makes `input` optional.
+
+    Its spelling is recorded in `extra`. Raise ProtocolError if it is invalid.
+    """
     value = body.get("input")
     if type(value) is str:
         messages: tuple[Message, ...] = (Message("user", (Text(value),)),)
@@ -186,7 +196,7 @@ def _is_instructions(message: Message) -> bool:
 
 
 def _read_text(value: JSON, params: dict[str, Any], extra: Extra) -> OutputFormat | None:
-    """Read `text`: the verbosity goes into `params`, the format is returned."""
+    """Read `text`: the verbosity goes into `params`, other fields into `extra`, and the format is returned."""
     if value is None:
         return None
     verbosity = read_optional_string(require_object(value, "text"), "verbosity")
@@ -198,11 +208,11 @@ def _read_text(value: JSON, params: dict[str, Any], extra: Extra) -> OutputForma
         return None
     kind = require_object(form, "text", "format").get("type")
     if kind == "json_schema":
-        own = read_extra(form, ("type", "schema", "name", "description", "strict"), NAME)
+        format_extra = read_extra(form, ("type", "schema", "name", "description", "strict"), NAME)
         absent = [f":{key}" for key in ("name", "schema") if not form.get(key)]
         if absent:
-            own[_FORM] = {**own.get(_FORM, {}), **dict.fromkeys(absent, "absent")}
-        return read_json_schema(form, own)
+            format_extra[_FORM] = {**format_extra.get(_FORM, {}), **dict.fromkeys(absent, "absent")}
+        return read_json_schema(form, format_extra)
     if kind == "text" or kind == "json_object":
         return OutputFormat("text" if kind == "text" else "json", extra=read_extra(form, ("type",), NAME))
     return OutputFormat("text", extra={f"{NAME}/format": form})
@@ -270,7 +280,7 @@ def _include_logprobs(out: Object, request: Request) -> Object:
 
 
 def _write_input(request: Request, items: ConversationItems, out: Object, losses: Losses) -> None:
-    """Write `instructions` and `input`; a single text that was read from a string is written as a string again."""
+    """Write `instructions` and `input` into `out`; a text that was read from a string is written as one again."""
     messages, start = request.messages, 0
     form = request.extra.get(_FORM, {})
     if messages and _is_instructions(messages[0]) and not _is_leading_run(messages):
@@ -278,14 +288,14 @@ def _write_input(request: Request, items: ConversationItems, out: Object, losses
         assert isinstance(first, Text)
         out["instructions"] = first.text
         start = 1
-    rest = messages[start:]
+    input_messages = messages[start:]
     if (
         form.get(":input") == "string"
-        and len(rest) == 1
-        and len(rest[0].parts) == 1
-        and isinstance(rest[0].parts[0], Text)
+        and len(input_messages) == 1
+        and len(input_messages[0].parts) == 1
+        and isinstance(input_messages[0].parts[0], Text)
     ):
-        out["input"] = rest[0].parts[0].text
+        out["input"] = input_messages[0].parts[0].text
         return
     tools = {tool.name: tool for tool in reversed(request.tools)}
     for index, message in items.unwritten(messages, losses, start):

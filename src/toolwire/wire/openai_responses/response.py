@@ -64,7 +64,10 @@ _INCOMPLETE_NAMES: dict[StopReason, str] = {
 
 
 def decode_response(body: Object) -> Response:
-    """Decode a response or an error body; form `:envelope` marks a response that came from this wire."""
+    """Decode a response or an error body; form `:envelope` marks a response that came from this wire.
+
+    The last call of an incomplete response may be truncated. Raise ProtocolError if there is no output.
+    """
     body = read_output_text(require_object(body))
     if type(body.get("output")) is not list:
         if type(body.get("error")) is dict and "object" not in body:
@@ -138,16 +141,16 @@ _USAGE = frozenset({"input_tokens", "output_tokens", "total_tokens", "input_toke
 
 
 def read_usage(raw: JSON) -> Usage | None:
-    """Read the counts; `input_tokens` and `output_tokens` are the objects with their details here."""
+    """Read the counts, or None if there are none; absent counts are recorded as form."""
     if type(raw) is not dict:
         return None
     extra = read_extra(raw, _USAGE, NAME)
-    input_tokens = read_details(raw, "input_tokens_details", NAME, extra)
-    output_tokens = read_details(raw, "output_tokens_details", NAME, extra)
-    usage = read_counts(NAME, raw, ("input", input_tokens), ("output", output_tokens), extra)
+    input_details = read_details(raw, "input_tokens_details", NAME, extra)
+    output_details = read_details(raw, "output_tokens_details", NAME, extra)
+    usage = read_counts(NAME, raw, ("input", input_details), ("output", output_details), extra)
     absent = [
         key
-        for counts, keys in ((input_tokens, INPUT_DETAILS), (output_tokens, OUTPUT_DETAILS), (raw, _COUNTS))
+        for counts, keys in ((input_details, INPUT_DETAILS), (output_details, OUTPUT_DETAILS), (raw, _COUNTS))
         for key in keys
         if key not in counts
     ]
@@ -158,16 +161,16 @@ def read_usage(raw: JSON) -> Usage | None:
 
 def write_usage(usage: Usage) -> Object:
     """Write the counts and their details; counts that were absent when they were read are left out again."""
-    input_tokens: Object = {"cached_tokens": usage.cached or 0, "cache_write_tokens": usage.cache_write or 0}
-    output_tokens: Object = {"reasoning_tokens": usage.reasoning or 0}
+    input_details: Object = {"cached_tokens": usage.cached or 0, "cache_write_tokens": usage.cache_write or 0}
+    output_details: Object = {"reasoning_tokens": usage.reasoning or 0}
     out: Object = {"input_tokens": usage.input or 0, "output_tokens": usage.output or 0, "total_tokens": usage.total}
     absent = {":absent": usage.extra.get(_FORM, {}).get(":absent", ())}
-    for counts, scope in ((input_tokens, "/input"), (output_tokens, "/output"), (out, "")):
+    for counts, scope in ((input_details, "/input"), (output_details, "/output"), (out, "")):
         restore_form(counts, {**usage.extra.get(f"{NAME}{scope}~", {}), **absent}, ("total_tokens",))
-    if input_tokens := write_extra(input_tokens, usage.extra, f"{NAME}/input"):
-        out["input_tokens_details"] = input_tokens
-    if output_tokens := write_extra(output_tokens, usage.extra, f"{NAME}/output"):
-        out["output_tokens_details"] = output_tokens
+    if input_details := write_extra(input_details, usage.extra, f"{NAME}/input"):
+        out["input_tokens_details"] = input_details
+    if output_details := write_extra(output_details, usage.extra, f"{NAME}/output"):
+        out["output_tokens_details"] = output_details
     return write_extra(out, usage.extra, NAME)
 
 
@@ -204,7 +207,10 @@ def make_envelope(
 
 
 def encode_response(response: Response, request: Request | None = None) -> Encoded:
-    """Encode a response; one from another wire gets all the fields that clients of this wire may rely on."""
+    """Encode a response; one from another wire gets all the fields that clients of this wire may rely on.
+
+    `request` is the client's request, which they repeat. Other choices are a loss.
+    """
     losses = Losses()
     form = response.extra.get(_FORM, {})
     repeated = None if ":envelope" in form else request
@@ -213,7 +219,7 @@ def encode_response(response: Response, request: Request | None = None) -> Encod
         base = {key: value for key, value in base.items() if key in _KNOWN and (value is not None or key in form)}
     base["output"] = write_output(response.parts, response.id, losses)
     refused = any(isinstance(part, Refusal) for part in response.parts)
-    base.update(write_status(response.stop, response.fault, refused, losses))
+    base.update(write_status(response.stop, response.fault, losses, refused=refused))
     stop_form = {} if response.stop is None else response.stop.extra.get(_FORM, {})
     if ":status" in form and (response.stop is None or stop_form.get(":status") == "absent"):
         base["status"] = form[":status"]
@@ -224,8 +230,11 @@ def encode_response(response: Response, request: Request | None = None) -> Encod
     return Encoded(write_extra(restore_form(base, form, ("object",)), response.extra, NAME), losses)
 
 
-def write_status(stop: Stop | None, fault: Fault | None, refused: bool, losses: Losses) -> Object:
-    """Return the status and its details. `refused`: an output item has the refusal."""
+def write_status(stop: Stop | None, fault: Fault | None, losses: Losses, *, refused: bool) -> Object:
+    """Return the status and its details, or the error of a fault. `refused`: an output item has the refusal.
+
+    A stop that Responses cannot express is reported.
+    """
     if fault is not None:
         status = "failed" if stop is None else stop.extra.get(_FORM, {}).get(":status", "failed")
         error = {"code": fault_code(fault), "message": fault.message}

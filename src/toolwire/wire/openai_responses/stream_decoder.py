@@ -81,7 +81,10 @@ class ResponsesStreamDecoder(ResponsesItemDecoder):
         return self._has_end_marker and bool(items) and all(item.ended or item is guessed for item in items)
 
     def _frame(self, name: bytes, payload: bytes, events: list[Event]) -> None:
-        """Decode one event; plain deltas take a fast path without a JSON parser."""
+        """Decode one event; plain deltas take a fast path without a JSON parser.
+
+        An error ends the stream in a fault; an event of an unknown type may be reported.
+        """
         fast = _FAST_DELTA(payload)
         is_held = self._pending_surrogates or self._pending is not None or self._guess is not None
         if fast is not None and not is_held and self._items.append_fast(fast, events):
@@ -231,6 +234,10 @@ class ResponsesStreamDecoder(ResponsesItemDecoder):
             self._emit_reasoning(item, section, self._missing_text(item, section, event.get("text")), events)
 
     def _item_done(self, event: Object, events: list[Event]) -> None:
+        """End the item that the event repeats, or open and end a new one.
+
+        If neither ids nor content show which call it ends, the call is held as a guess until a later event decides.
+        """
         raw = require_object(event.get("item"), "item")
         index = read_index(event, "output_index")
         item = self._items.find_ended(raw, index)
@@ -272,7 +279,10 @@ class ResponsesStreamDecoder(ResponsesItemDecoder):
             self._close_item(item, raw, events)
 
     def _on_final(self, event: Object, events: list[Event]) -> None:
-        """End the stream with the final response, which fills in the items that no earlier event ended."""
+        """End the stream with the final response, which fills in the items that no earlier event ended.
+
+        Emit the usage, then a fault or the end of the answer.
+        """
         self._on_created(event, events)
         response = require_object(event.get("response"), "response")
         response = response if self._items.all else read_output_text(response)

@@ -46,6 +46,7 @@ class _WrittenItem:
     __slots__ = ("after", "before", "id", "index", "pieces", "section", "sections", "start", "text")
 
     def __init__(self, index: int, item_id: str, start: Any) -> None:
+        """Create an item; `start` is its start event."""
         self.index = index
         self.id = item_id
         self.start = start
@@ -156,7 +157,7 @@ class ResponsesStreamEncoder(BaseStreamEncoder):
         return self._close_text(event)
 
     def _close_text(self, event: TextEnd) -> bytes:
-        """Write the three end events of a text, each with the whole text."""
+        """Write the three end events of a text, each with the whole text; artefacts of other providers are losses."""
         item = self._items[event.key]
         report_foreign(event.artefacts, self.losses, self._part_path(event.key))
         text = unescape(b"".join(item.pieces))
@@ -344,7 +345,7 @@ class ResponsesStreamEncoder(BaseStreamEncoder):
         """Write the final response with all items; its status gives the event its name, if there is such an event."""
         base = {**self._base, "usage": None if self._usage is None else write_usage(self._usage)}
         refused = any(getattr(item.start, "refusal", False) for item in self._items.values())
-        status = write_status(stop, fault, refused, self.losses)
+        status = write_status(stop, fault, self.losses, refused=refused)
         if not status or status["status"] == "in_progress":
             status = {"status": "completed"}
         base.update(status, output=[self._output[index] for index in sorted(self._output)])

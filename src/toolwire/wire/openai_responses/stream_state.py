@@ -262,14 +262,14 @@ class OutputItems:
     def find_announced(self, raw: Object, index: int | None) -> GrowingItem | None:
         """Return the item that `output_item.added` repeats or that its deltas opened; None if it starts a new item."""
         group, item_id = GrowingItem(raw).group, read_id(raw)
-        found = self._with_call_id(raw, index)
+        candidates = self._with_call_id(raw, index)
         if index is not None:
             queue = self._queues.get((group, index, None))
-            found += [queue[-1]] if queue else []
+            candidates += [queue[-1]] if queue else []
         else:
-            found += filter(None, [self._front(group, None, item_id) if item_id else None])
-            found += [item for item in islice(self.open.get(group, ()), 1) if not item.is_announced]
-        for item in found:
+            candidates += filter(None, [self._front(group, None, item_id) if item_id else None])
+            candidates += [item for item in islice(self.open.get(group, ()), 1) if not item.is_announced]
+        for item in candidates:
             if item.ended and (item.has_other_id(raw) or not item.shares_id(raw)):
                 continue
             if index is not None and not item.ended and item.is_empty() and item.is_renamed(raw):
@@ -281,18 +281,18 @@ class OutputItems:
     def find_ended(self, raw: Object, index: int | None) -> GrowingItem | None:
         """Return the item that `output_item.done` ends or repeats, or None if it is a new item."""
         group, item_id = GrowingItem(raw).group, read_id(raw)
-        found = self._with_call_id(raw, index)
+        candidates = self._with_call_id(raw, index)
         if item_id is not None:
-            found += filter(None, [self._front(group, index, item_id)])
+            candidates += filter(None, [self._front(group, index, item_id)])
         if index is not None:
             others = [*self._with_call_id(raw, None), self._front(group, None, item_id) if item_id else None]
-            found += [item for item in others if item and (not item.ended or item.is_same_call(raw))]
-            found += filter(None, [self._front(group, index, None)])
-        for item in found:
+            candidates += [item for item in others if item and (not item.ended or item.is_same_call(raw))]
+            candidates += filter(None, [self._front(group, index, None)])
+        for item in candidates:
             if item.is_repeated(raw) if item.ended else item.accepts(raw):
                 return item
         # Without an index, or under another call id: the open item with this content.
-        pool = list(islice(self.open.get(group, ()), MAX_OPEN)) if index is None else found
+        pool = list(islice(self.open.get(group, ()), MAX_OPEN)) if index is None else candidates
         copy = as_copy(raw)
         is_alone = len(self.open.get(group, ()) if index is None else self._queues.get((group, index, None), ())) == 1
         pool = [item for item in pool if not item.ended and item.may_continue_in(raw, is_alone=is_alone)]
@@ -349,10 +349,10 @@ class OutputItems:
         if len(output) == len(self.all) and all(map(GrowingItem.has_ids, self.all, output)):
             return [*self.all]
         items, copies = [item.as_copy() for item in self.all], [as_copy(raw) for raw in output]
-        own = {value for copy in items for value in copy.ids}
-        others = {value: copy.ids for item, copy in zip(self.all, items, strict=True) for value in item.other_ids - own}
+        ids = {value for copy in items for value in copy.ids}
+        others = {value: copy.ids for item, copy in zip(self.all, items, strict=True) for value in item.other_ids - ids}
         for copy in copies if others else ():
-            if own.isdisjoint(filter(None, copy.ids)):
+            if ids.isdisjoint(filter(None, copy.ids)):
                 copy.ids = next((others[value] for value in copy.ids if value in others), copy.ids)
         numbers = match_copies(items, copies)
         return [None if number is None else self.all[number] for number in numbers]

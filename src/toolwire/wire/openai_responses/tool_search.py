@@ -38,7 +38,7 @@ def is_client_search(item: Object) -> bool:
 
 
 def read_search_call(raw: Object) -> ToolCall | None:
-    """Read a call that the client has to run; None for any other item."""
+    """Read a call that the client has to run, or return None for any other item; an incomplete one is truncated."""
     arguments = raw.get("arguments")
     if not is_client_search(raw) or type(arguments) is not dict:
         return None
@@ -47,12 +47,12 @@ def read_search_call(raw: Object) -> ToolCall | None:
         extra[_FORM] = {**extra.get(_FORM, {}), ":execution": _form_of(raw, "execution")}
     if raw.get("status") == "incomplete":
         extra[_FORM] = {**extra.get(_FORM, {}), ":arguments": arguments}
-        return ToolCall(raw["call_id"], SEARCH_TOOLS, None, "", "truncated", "search", extra=extra)
+        return ToolCall(raw["call_id"], SEARCH_TOOLS, raw="", state="truncated", kind="search", extra=extra)
     return ToolCall(raw["call_id"], SEARCH_TOOLS, arguments, kind="search", extra=extra)
 
 
 def read_search_output(raw: Object) -> ToolResult | None:
-    """Read the result of a search that the client ran; None for any other item. The declarations are kept as form."""
+    """Read the result of a search that the client ran, or return None. The declarations are kept as form."""
     if not is_client_search(raw):
         return None
     try:
@@ -64,7 +64,7 @@ def read_search_output(raw: Object) -> ToolResult | None:
     if raw.get("execution") is None:
         form[":execution"] = _form_of(raw, "execution")
     extra[_FORM] = {**extra.get(_FORM, {}), **form}
-    return ToolResult(raw["call_id"], None, kind="search", extra=extra, found=found)
+    return ToolResult(raw["call_id"], kind="search", extra=extra, found=found)
 
 
 def read_output_tools(part: ToolResult | Opaque) -> tuple[Tool, ...]:
@@ -106,7 +106,10 @@ def _restore_execution(out: Object, form: Object) -> None:
 
 
 def write_search_output(result: ToolResult, declared: Mapping[str, Tool], losses: Losses, path: str) -> Object:
-    """Write the result of a search with the declarations of the tools that it found."""
+    """Write the result of a search with the declarations of the tools that it found.
+
+    The original declarations are written back if the names are the same. Its text and an error flag are losses.
+    """
     form = result.extra.get(_FORM, {})
     if result.is_error:
         losses.add(f"{path}/is_error", "is_error", "dropped", "Responses outputs have no error flag", "error")
@@ -146,6 +149,7 @@ def _declare(method: str) -> Tool:
 
 
 def _read(part: Opaque) -> HostedSearchPart | None:
+    """Read a part of a tool search: its call or its result, or None for any other part."""
     item = part.value
     if part.type == "tool_search_call":
         arguments = item.get("arguments")

@@ -78,7 +78,10 @@ def _add_namespace(tool: Tool, name: str, space: Extra) -> Tool:
 
 
 def _read_tool(raw: JSON) -> Tool:
-    """Read a declaration; a type other than function and custom is a built-in tool."""
+    """Read a declaration; a type other than function and custom is a built-in tool, or a search of the client.
+
+    The usual five fields take a fast path. Raise ProtocolError if it is invalid.
+    """
     kind = require_object(raw).get("type")
     if kind == "function" and len(raw) == 5:
         name, description_text, schema, strict = (
@@ -141,7 +144,7 @@ def _read_custom(raw: Object) -> Tool:
 
 
 def _read_search(raw: Object) -> Tool:
-    """Read the declaration of a search that the client runs; it has no name on this wire."""
+    """Read the declaration of a search that the client runs, which has no name; odd fields go into `extra`."""
     extra = read_extra(raw, _SEARCH, NAME)
     parameters = raw.get("parameters")
     if parameters and type(parameters) is not dict:
@@ -153,18 +156,21 @@ def _read_search(raw: Object) -> Tool:
 
 
 def read_discovered_tools(body: JSON) -> tuple[Tool, ...]:
-    """Return the tools that a tool search or an MCP listing found: in a response, a list of items, or one item."""
+    """Return the tools that a tool search or an MCP listing found: in a response, a list of items, or one item.
+
+    Raise ProtocolError if there is none.
+    """
     items = body.get("output", [body]) if type(body) is dict else body
-    found: list[Tool] = []
+    tools: list[Tool] = []
     for item in items if type(items) is list else ():
         kind = item.get("type") if type(item) is dict else None
         if kind == "tool_search_output":
-            found += read_tools(item)
+            tools += read_tools(item)
         elif kind == "mcp_list_tools":
-            found += decode_list(item, "tools", _read_mcp_tool)
-    if not found:
+            tools += decode_list(item, "tools", _read_mcp_tool)
+    if not tools:
         raise ProtocolError("found no tool_search_output or mcp_list_tools item", pointer="/output")
-    return tuple(found)
+    return tuple(tools)
 
 
 def _read_mcp_tool(raw: JSON) -> Tool:
@@ -193,7 +199,10 @@ def write_declared_tools(tools: tuple[Tool, ...], losses: Losses) -> list[Object
 
 
 def write_tools(tools: tuple[Tool, ...], losses: Losses, skipped: Collection[int] = ()) -> list[Object]:
-    """Write the declarations; consecutive tools of one namespace share an entry."""
+    """Write the declarations; consecutive tools of one namespace share an entry.
+
+    `skipped` are the indices of tools to leave out. Tools and fields that Responses lacks are losses.
+    """
     out: list[Object] = []
     space: Object | None = None  # the namespace that is open
     for index, tool in enumerate(tools):
@@ -217,7 +226,10 @@ def write_tools(tools: tuple[Tool, ...], losses: Losses, skipped: Collection[int
 
 
 def _write_tool(tool: Tool, losses: Losses, path: str) -> Object | None:
-    """Write a declaration; return None and report the loss for a built-in tool of another provider."""
+    """Write a declaration; return None and report the loss for a built-in tool of another provider.
+
+    Fields that Responses lacks are losses.
+    """
     if tool.kind == "builtin":
         return write_builtin(tool, NAME, "Responses", losses, path)
     if tool.kind == "search":
@@ -243,7 +255,7 @@ def _write_tool(tool: Tool, losses: Losses, path: str) -> Object | None:
 
 
 def _write_search(tool: Tool, losses: Losses, path: str) -> Object:
-    """Write the declaration of a search that the client runs."""
+    """Write the declaration of a search that the client runs; its name is a loss, a description is added."""
     if tool.name != SEARCH_TOOLS:
         losses.add(f"{path}/name", "tool name", "dropped", "a search has no name on Responses", "info")
     out: Object = {"type": "tool_search", "execution": "client"}
@@ -275,7 +287,10 @@ _MODES: dict[str, ChoiceMode] = {"auto": "auto", "none": "none", "required": "re
 
 
 def read_choice(value: JSON) -> ToolChoice | None:
-    """Read `tool_choice`: a mode, a named tool or the allowed tools; most objects are also kept as form."""
+    """Read `tool_choice`: a mode, a named tool or the allowed tools; most objects are also kept as form.
+
+    Raise ProtocolError for an unknown mode or an invalid entry.
+    """
     if value is None:
         return None
     if type(value) is str:
@@ -299,7 +314,7 @@ def read_choice(value: JSON) -> ToolChoice | None:
         for entry in value.get("tools") or ():
             if type(entry) is dict and entry.get("type") in ("function", "custom"):
                 read_extra(entry, ("type", "name"), _CHOICE, extra)
-        return ToolChoice("allowed", names, value.get("mode") == "required", extra)
+        return ToolChoice("allowed", names, required=value.get("mode") == "required", extra=extra)
     name = _entry_name(value)
     return ToolChoice(
         "tool", (name,), extra={**read_extra(value, ("type", "name"), _CHOICE), **_original_form(value, name)}
@@ -318,7 +333,10 @@ def _entry_name(entry: JSON) -> str:
 
 
 def write_choice(choice: ToolChoice, tools: tuple[Tool, ...], losses: Losses) -> JSON:
-    """Return `tool_choice`; a choice that was kept as form is written back if its names are the same."""
+    """Return `tool_choice`; a choice that was kept as form is written back if its names are the same.
+
+    A forced search and `validated` are sent as the nearest mode and reported.
+    """
     given = choice.extra.get(f"{_CHOICE}~")
     if given is not None and given["names"] == choice.names:
         return given["value"]

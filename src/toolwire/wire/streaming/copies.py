@@ -131,25 +131,28 @@ def is_near(pieces: Sequence[bytes], text: str) -> bool:
 
 
 def match_copies(items: Sequence[Copy], copies: Sequence[Copy], *, by_position: bool = True) -> list[int | None]:
-    """Return for each copy the number of the item that it repeats, or None if it is new; each item is used once."""
-    found: list[int | None] = [None] * len(copies)
+    """Return for each copy the number of the item that it repeats, or None if it is new; each item is used once.
+
+    Without `by_position`, the last step (4) of the module docstring is left out.
+    """
+    matches: list[int | None] = [None] * len(copies)
     free = dict.fromkeys(range(len(items)))
     for keys, accepts, tries in _STEPS if by_position else _STEPS[:-2]:
         if keys is _shared_id_keys and not (_share_ids(items) or _share_ids(copies)):
             continue
-        rest = [number for number, item in enumerate(found) if item is None]
-        if not rest or not free:
+        unmatched = [number for number, item in enumerate(matches) if item is None]
+        if not unmatched or not free:
             break
         queues: dict[Hashable, deque[int]] = {}
         for number in free:
             for key in keys(items[number]):
                 queues.setdefault(key, deque()).append(number)
-        for number in rest:
+        for number in unmatched:
             item = _take(queues, keys(copies[number]), items, copies[number], free, accepts, tries)
             if item is not None:
-                found[number] = item
+                matches[number] = item
                 del free[item]
-    return found
+    return matches
 
 
 def _take(
@@ -166,13 +169,13 @@ def _take(
         queue = queues.get(key)
         while queue and queue[0] not in free:
             queue.popleft()
-        found = [
+        candidates = [
             item
             for item in islice(queue or (), tries)
             if item in free and (accepts is None or accepts(items[item], copy))
         ]
-        if found:
-            return found[0] if len(found) == 1 else max(found, key=lambda item: len(items[item].text))
+        if candidates:
+            return candidates[0] if len(candidates) == 1 else max(candidates, key=lambda item: len(items[item].text))
     return None
 
 

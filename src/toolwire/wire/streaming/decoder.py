@@ -78,7 +78,7 @@ class BaseStreamDecoder:
         return events
 
     def _begin(self, data: bytes) -> bytes:
-        """Return the first bytes after white space and a byte order mark; none while there are no others."""
+        """Return the first bytes after white space and a byte order mark, if any, and detect the framing."""
         assert self._head is not None
         head = (self._head + data).lstrip()
         if len(head) < len(_BOM) and _BOM.startswith(head):
@@ -139,7 +139,7 @@ class BaseStreamDecoder:
         return self._sse.close()
 
     def close(self) -> list[Event]:
-        """Return the last events, or raise TruncatedStream."""
+        """Return the last events, or raise TruncatedStream; raise again the error that broke the stream."""
         if self._broken is not None:
             raise self._broken
         events: list[Event] = []
@@ -202,7 +202,7 @@ class BaseStreamDecoder:
 
     @property
     def item_count(self) -> int:
-        """The number of texts, calls and other items that have begun, also those without an event so far."""
+        """The number of texts, calls and other items that have begun, also items without an event so far."""
         return self._next_key
 
     def _new_key(self) -> int:
@@ -211,7 +211,7 @@ class BaseStreamDecoder:
         return key
 
     def _read_object(self, payload: bytes) -> Object:
-        """Parse the JSON object of an event."""
+        """Parse the JSON object of an event; map halves of surrogate pairs. Raise ProtocolError with status 502."""
         self._has_mapped_surrogates = False
         try:
             return parse_object(payload)
@@ -293,7 +293,7 @@ def is_utf8(data: bytes) -> bool:
 def split_run(data: bytes, first: re.Match[bytes], group: int) -> tuple[list[bytes], int]:
     """Return the plain texts of the deltas after `first` that have the same bytes around them, and the end of the last.
 
-    `first` has its text in `group`. Splitting is many times faster than matching each delta. Joining the texts again proves the result.
+    `first` has its text in `group`. Splitting is many times faster than matching; joining the texts proves the result.
     """
     start = first.end()
     before, after = data[first.start() : first.start(group)], data[first.end(group) : start]

@@ -150,7 +150,10 @@ class BaseStreamEncoder:
         self._over = kind is ResponseEnd or kind is StreamFault
 
     def _check_item(self, kind: type[Event], event: Any) -> None:
-        """Register the start of an item under its key and position; a WholePart may follow its own PartStart."""
+        """Register the start of an item under its key and position; a WholePart may follow its own PartStart.
+
+        Raise EncodeError if its key is in use.
+        """
         if kind is WholePart and event.key in self._reserved:
             self._reserved.remove(event.key)
             return
@@ -196,7 +199,10 @@ class WholeCallEncoder(BaseStreamEncoder):
         return b""
 
     def _call_end(self, event: CallEnd) -> bytes:
-        """Write a call when all earlier calls have ended, in order, because results may be matched by order."""
+        """Write a call when all earlier calls have ended, in order, because results may be matched by order.
+
+        Return the bytes of all calls that can be written now; an incomplete call is noted in `_broken`.
+        """
         start = self._starts.pop(event.key)
         raw = unescape(b"".join(self._inputs.pop(event.key, []))) if start.kind == "freeform" else event.raw
         call = ToolCall(
