@@ -73,6 +73,7 @@ class LossError(EncodeError):
     """Strict mode: something could not be translated. `losses` lists every loss."""
 
     def __init__(self, losses: Sequence[Loss]) -> None:
+        """Describe the first loss and the number of the others."""
         first = losses[0]
         more = f" and {len(losses) - 1} more" if len(losses) > 1 else ""
         super().__init__(

@@ -1,15 +1,9 @@
-"""Text for a terminal, a log or a report: foreign text without active control characters, and counts with nouns.
-
-Escaped in all forms, because a terminal acts on them or cannot show them: C0 and C1 controls, DEL, a carriage return
-outside a line break, and marks that change the direction of the text.
-"""
+"""Text for a terminal, a log or a report: foreign text without active control characters, and counts with nouns."""
 
 from __future__ import annotations
 
 import re
 
-# Make foreign text safe for a terminal, a log or a report: control characters in it are shown, not executed.
-#
 # Escaped in all three forms, because a terminal acts on them or cannot show them:
 #
 # - C0 controls (ESC, BEL, backspace …), DEL and the C1 controls U+0080–U+009F. Most terminals read U+009B as ESC [.

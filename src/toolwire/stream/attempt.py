@@ -89,6 +89,7 @@ class RepairAttempt:
         checked: bool = False,
         max_readings: int = 1,
     ) -> None:
+        """Create an attempt that makes `given_choices` first; `finished`: the model stopped by itself."""
         self.finished = finished
         self.guess_kind = guessing
         self.form = form

@@ -11,8 +11,6 @@ import re
 from .attempt import LexicalStep, RepairAttempt, ambiguous_error, invalid_error, truncated_error
 from .notation import BRACKETS, QUOTES
 
-# Skip a model's reasoning before the JSON; refuse JSON inside reasoning that does not end.
-#
 # Only the marks matter here, not the formats that use them: `<think>`, `<seed:think>`, `[THINK]`,
 # `<|START_THINKING|>`, the channels of harmony, Gemma and Muse, and the fixed sentences of Granite and Apriel. A mark
 # without its counterpart is never treated as a token to drop, because an object next to it may be a draft.
@@ -87,8 +85,6 @@ def _kind(mark: re.Match[str]) -> str:
     return f"{mark.group()[0]}{stem.group().casefold() if stem else ''}"
 
 
-# Find JSON among the text that models put around it: fences, chat-template tokens, prose, surplus brackets.
-#
 # Surrounding text is dropped only where it cannot be a piece of the document: `"a": 1, "b": {"c": 2}` is not prose
 # before an object, nor is `, "b": 2}` prose after one.
 

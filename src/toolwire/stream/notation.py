@@ -9,11 +9,6 @@ import re
 
 from .attempt import LexicalStep
 
-# Brackets, separators and quotes as models write them, and their equivalents in JSON.
-#
-# Used by the rewriter at structural positions only: inside a string every character remains as it is.
-
-
 OPENERS = {"{": "{", "[": "[", "｛": "{", "［": "[", "【": "["}
 CLOSERS = {"{": "}｝", "[": "]］】", "(": ")）"}
 """The closing brackets of a container. `(` opens the arguments of `f(a=1)`, which are an object."""

@@ -122,6 +122,7 @@ class StringReader:
     def __init__(
         self, text: str, end: int, closer: str, attempt: RepairAttempt, may_end: Callable[[int], bool]
     ) -> None:
+        """Create a reader of `text` up to `end`; steps and choices go to `attempt`."""
         self._text = text
         self._end = end
         self._closer = closer  # the expected closing quote

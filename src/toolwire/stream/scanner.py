@@ -192,6 +192,7 @@ class Scanner:
         return stop
 
     def _after_value(self, text: str, position: int) -> int:
+        """Read the comma before the next key, or the closing brace, which completes the arguments."""
         position = _skip_space(text, position)
         if position == len(text):
             return position

@@ -240,6 +240,7 @@ class AnswerSealer:
         return event
 
     def _seal_part(self, part: Part) -> Part:
+        """Return reasoning with its envelope; any other part, and reasoning that gets none, as it is."""
         if not isinstance(part, Reasoning) or part.artefacts or not self._envelopes.may_return(part.extra):
             return part
         sealing = _Sealing(self._envelopes, part.extra)
@@ -275,6 +276,7 @@ class EnvelopeReader:
         return [replace(message, parts=tuple(map(self._open_part, message.parts))) for message in messages]
 
     def _open_part(self, part: Part) -> Part:
+        """Return the reasoning in an envelope and count it, or foreign reasoning if it may not be used."""
         envelope = _find_envelope(part)
         if not envelope or not isinstance(part, Reasoning):
             return part
@@ -343,10 +345,7 @@ def _as_foreign(part: Reasoning) -> Reasoning:
 
 
 def _shows_the_same(part: Reasoning, sealed: Reasoning) -> bool:
-    """Return whether the client's copy has no text, or the text that we sent: joined or in sections, or a part of them.
-
-    Codex removes the content of a reasoning item and keeps the summary.
-    """
+    """Return whether the client's copy has no text, or the text that we sent; Codex keeps only the summary."""
     if part.text in ("", sealed.text) and part.summary in ((), sealed.summary):
         return True
     return part.joined_text == sealed.joined_text

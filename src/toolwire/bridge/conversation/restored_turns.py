@@ -79,6 +79,7 @@ def find_turn_keys(request: Request, *, by_text: bool, store: PrefixStore | None
 
 
 def _read_keys(messages: tuple[Message, ...], *, by_text: bool) -> dict[str, None]:
+    """Return the keys of the model's turns in their order; `by_text` includes turns without calls."""
     keys: dict[str, None] = {}
     for is_assistant, run in groupby(messages, _is_assistant):
         if is_assistant:

@@ -54,6 +54,7 @@ class Emulation:
         retried: bool = False,
         prompt: PromptOptions | None = None,
     ) -> None:
+        """Write the request as text, or with `prompt` as a raw prompt; raise EncodeError if a name forms a token."""
         self.losses = Losses()
         if prompt is not None:
             self._guard = TokenGuard(form, prompt.template, self.losses)

@@ -60,6 +60,7 @@ class RejectableAnswer:
     """Reads the events of an emulated answer. If it is rejected, `rejected` is set, and no end is emitted."""
 
     def __init__(self, emulation: Emulation, reader: AnswerReader) -> None:
+        """Create the reader; the answer to a retry is final, so nothing of it is held."""
         self.rejected: RejectedAnswer | None = None
         self._emulation = emulation
         self._reader = reader

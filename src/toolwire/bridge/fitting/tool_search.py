@@ -362,6 +362,7 @@ class HistorySearch:
         plan: SearchPlan = NO_SEARCH,
         tools: list[tuple[Tool, int]] | None = None,
     ) -> None:
+        """Collect the tools of `request`, as they are and as fitted `tools`, and the calls that load tools."""
         self.plan = plan
         self.is_planned = plan is not NO_SEARCH
         originals = () if request is None else request.tools

@@ -78,6 +78,7 @@ class TurnFitter:
         search: HistorySearch,
         losses: Losses,
     ) -> None:
+        """Create the fitter; it adds the names of calls to `names`, and every change to `losses`."""
         self._search = search
         self._lifts = lifts  # tools whose arguments have another shape on the target
         self._wire = wire

@@ -37,9 +37,7 @@ from ...wire import get
 from ...wire.codec import LogprobForm
 from ..fitting.fields import report_extra
 
-# Convert the log probabilities of an answer to the form of another wire.
-#
-# Every wire has them at the end of a stream, so they are delivered there: Chat in the chunk with the finish reason,
+# Every wire has log probabilities at the end of a stream, so they are delivered there: Chat in the chunk with the finish reason,
 # Gemini and Ollama in their last event, Responses in the text of `response.completed`.
 
 

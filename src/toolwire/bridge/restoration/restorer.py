@@ -138,6 +138,7 @@ class Restorer:
         client: Capabilities | None = None,
         repairer: CallRepairer | None = None,
     ) -> None:
+        """Create the restorer of one answer; `client` has the capabilities of the client's wire, if it is known."""
         self.losses = losses
         self.fault: Fault | None = None
         self._original_name = changes.original_name

@@ -234,11 +234,6 @@ class Exchange:
         return Restorer(self, losses, client, repairer)
 
 
-# Convert the events of an answer for a client on another wire: restore them, and report their losses.
-#
-# A whole answer has the same result and the same losses as the stream of its events.
-
-
 DELTAS = frozenset({TextDelta, ReasoningDelta, CallDelta})
 
 

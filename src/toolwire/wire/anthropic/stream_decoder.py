@@ -347,6 +347,7 @@ class MessagesStreamDecoder(BaseStreamDecoder):
             self._append_escaped(block, self._escape(block.key, text), events)
 
     def _append_escaped(self, block: OpenBlock, escaped: bytes, events: list[Event]) -> None:
+        """Emit an escaped fragment, or keep it if its block is a call or of an unknown type."""
         if block.kind == "tool_use" or block.is_ended:
             self._append_input(block, escaped, events)
             return

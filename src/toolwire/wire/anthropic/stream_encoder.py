@@ -47,6 +47,7 @@ class MessagesStreamEncoder(BaseStreamEncoder):
     """Encoder of Messages streams: feed it events, get bytes."""
 
     def __init__(self, request: Request | None = None) -> None:
+        """Create the encoder; no field of an answer depends on `request`."""
         super().__init__()
         self._start = ResponseStart()
         self._started = False

@@ -17,6 +17,7 @@ class OpenBlock:
     """A content block that is not closed yet, or that may be repeated."""
 
     def __init__(self, key: int, kind: str, fields: Object) -> None:
+        """Create a block with the key of its events and the `fields` of its start."""
         self.key = key
         self.kind = kind
         self.fields = fields

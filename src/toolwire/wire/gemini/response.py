@@ -62,8 +62,6 @@ LOGPROBS = LogprobForm(
 )
 
 
-# generateContent responses: candidates, finish reasons, usage.
-#
 # `STOP` also means "the model calls a function", and a blocked prompt has no candidates at all. A malformed call is a
 # retryable failure, not an empty answer.
 

@@ -159,8 +159,6 @@ def _enter(holder: Any, step: str | int, empty: Any) -> Any:
     return inner
 
 
-# Decode generateContent streams: server-sent events or one long JSON array.
-#
 # Each chunk is a whole response that contains the next parts. A text part continues the previous item if that is of
 # the same kind. A function call is complete, or (on Vertex) a series of assignments that are combined first. A
 # signature closes the text before it, even if the signature is in an empty part of its own.

@@ -223,17 +223,14 @@ _VERTEX = Vendor(
 
 
 def _hosted_vendor(name: str, base_url: str, variable: str, *regional_urls: str) -> Vendor:
+    """Make the row of a vendor with OpenAI's chat protocol, whose key is in the environment `variable`."""
     return Vendor(
-        name,
-        base_url,
-        _bearer_key(variable),
-        cache_marks=False,
-        fields=_MAX_TOKENS_FIELD,
-        regional_urls=regional_urls,
+        name, base_url, _bearer_key(variable), cache_marks=False, fields=_MAX_TOKENS_FIELD, regional_urls=regional_urls
     )
 
 
 def _local_vendor(name: str, base_url: str, variable: str, dialect: str | None = None) -> Vendor:
+    """Make the row of a server that runs open models; only Ollama has a `dialect` of its own."""
     return Vendor(
         name,
         base_url,

@@ -107,8 +107,6 @@ def write_tools(request: Request, losses: Losses) -> list[Object]:
     return [tool for tool in written if tool is not None]
 
 
-# /api/chat requests: the envelope around messages and tools.
-#
 # Sampling parameters are in `options`. A request streams unless it has `"stream": false`, so `stream` is written even
 # if other wires leave it out.
 

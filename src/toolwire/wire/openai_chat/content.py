@@ -53,8 +53,6 @@ def has_cache_control(extra: Extra) -> bool:
     return ":cache" in extra.get(f"{_NAME}~", {})
 
 
-# Content of Chat messages: a string, or a list of parts.
-#
 # A single plain text is written as a string, unless it came as a list of one (form `:content`).
 
 

@@ -48,6 +48,7 @@ class ChatStreamEncoder(BaseStreamEncoder):
     """Encoder of a Chat Completions stream."""
 
     def __init__(self, request: Request | None = None) -> None:
+        """Create the encoder; `request` decides about usage and the legacy `function_call`."""
         super().__init__()
         self._wants_usage = request is None or bool(request.params.include_usage)
         self._is_legacy = request is not None and declares_functions(request)

@@ -67,6 +67,7 @@ class GrowingCall:
     )
 
     def __init__(self, key: int, position: int, index: int, call_id: str, kind: CallKind, extra: Extra) -> None:
+        """Create a call without a name and arguments; `key` is the key of its events."""
         self.key = key
         self.position = position  # among the calls of its choice
         self.index = index  # of its deltas

@@ -68,6 +68,7 @@ class ResponsesStreamEncoder(BaseStreamEncoder):
     """Encoder of a Responses stream."""
 
     def __init__(self, request: Request | None = None) -> None:
+        """Create the encoder; the response repeats fields of `request`, and may have log probabilities."""
         super().__init__()
         self._request = request
         self._sequence = 0

@@ -54,6 +54,7 @@ class Copy:
     )
 
     def __init__(self, kind: str, name: str, ids: tuple[str, ...], read_text: Callable[[], str], is_call: bool) -> None:
+        """Create a copy; its text is read once, when it is compared."""
         self.kind = kind
         self.name = name
         self.ids = ids
