@@ -71,8 +71,8 @@ def read_operations(
     """Return one tool per selected operation, and the operations that cannot be read, with their problems.
 
     SchemaError if this is not an OpenAPI document or exceeds a limit. `tags` selects the operations with one of these
-    tags. `operations` are names of tools or `METHOD /path`, with `*` as a wildcard, or a function of a tool. A name that
-    selects nothing is a ConfigError. `headers` are names of headers that the caller sets; they are not arguments.
+    tags. `operations` are names of tools or `METHOD /path`, with `*` as a wildcard, or a function of a tool. A name
+    that selects nothing is a ConfigError. `headers` are names of headers that the caller sets; they are not arguments.
     `outputs`: declare output schemas.
     """
     reader = _DocumentReader(check_document(document), headers)

@@ -274,6 +274,7 @@ class SecretFilter:
         return value if self._find is None else self._clean(value)
 
     def _clean(self, value: JSON) -> JSON:
+        """Return a copy of the value without secrets in texts and keys; a number that is a secret is redacted, too."""
         if type(value) is str:
             return self(value)
         if type(value) is list:

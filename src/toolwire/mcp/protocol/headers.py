@@ -72,7 +72,7 @@ def find_header_arguments(schema: Object | None) -> HeaderArguments:
     The caller leaves out a tool with invalid marks.
     """
     found: dict[str, tuple[str, ...]] = {}
-    for name, path, declared in _find_marks(schema or {}, (), True):
+    for name, path, declared in _find_marks(schema or {}, (), at_root=True):
         location = join("properties", *path)
         if not path:
             raise SchemaError(

@@ -172,6 +172,7 @@ class Conversation:
         """Return a function that sends a question over `emit` and waits for its answer."""
 
         async def ask(method: str, params: Object) -> Object:
+            """Send a question and return the client's answer; an error if the conversation is or will be closed."""
             if self._closed:
                 raise _client_gone_error()
             self._sent_requests += 1

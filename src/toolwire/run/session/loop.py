@@ -191,7 +191,7 @@ class Session:
         untrusted: Iterable[str],
         price: Callable[[Response], float] | None,
     ) -> None:
-        """Continue with another agent's model, tools and system prompt; untrusted tools are added, `price` may be None."""
+        """Continue with another agent's model, tools and prompt; add its untrusted tools, and keep `price` if None."""
         state = self.state
         messages, first = request.messages, state.first_message
         earlier = replace_system(messages[:first], system)
@@ -296,7 +296,7 @@ class Session:
         return [replace(step, state=self.stored_state(step.state)) for step in steps]
 
     def next(self) -> NextStep:
-        """Return the next step, the same if called twice; ConfigError for a stored run whose tools are not known yet."""
+        """Return the next step, the same if called twice; ConfigError for a stored run whose tools are not known."""
         self._count_usage()
         state = self.state
         if state.phase == "done":
@@ -353,7 +353,7 @@ class Session:
         self._give_up(self.state, f"max time reached ({limit})")
 
     def add_response(self, response: Response) -> None:
-        """Count the response to the last AskModel, make its call ids unique, add it, and run its calls or end the run."""
+        """Count the response to AskModel, make its call ids unique, add it, and then run its calls or end the run."""
         self._expect("ask")
         state = self.state
         parts = self.call_ids().rename_calls(response.parts)

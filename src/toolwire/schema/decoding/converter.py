@@ -314,7 +314,7 @@ class _DecodingConverter(DecodingState):
         return self.refuse(path, "a schema of allOf accepts no value", child)
 
     def _read_any(self, out: Object, schema: Object, keyword: str, value: JSON, path: SchemaPath) -> JSON:
-        """Convert `anyOf`, or `oneOf` to it, exact if no value fits two branches; False if no branch accepts a value."""
+        """Convert `anyOf`, or `oneOf` to it, exact if no value fits two branches; False if no branch is possible."""
         branches = self._branches(keyword, value, path)
         if keyword == "oneOf" and not branches_disjoint(value, type_names(schema), self._follow):
             self.leave(path, keyword)

@@ -60,7 +60,7 @@ def _tuple_object(node: TupleNode, items: tuple[Node, ...]) -> tuple[ObjectNode,
         least = max(node.min_items - len(items), 0)
         places[rest_name] = ArrayNode(node.rest, least, most, at=node.at, origins=node.origins)
         required |= {rest_name} if least else set()
-    return ObjectNode(places, frozenset(required), None, True, at=node.at), rest_name
+    return ObjectNode(places, frozenset(required), closed=True, at=node.at), rest_name
 
 
 def _emit_prefix_items(emitter: EmitContext, node: TupleNode, depth: int) -> Emitted:

@@ -285,7 +285,7 @@ def _split_by_type(node: EnumNode) -> Node | None:
         NullNode(at=node.at) if kind == "null" else EnumNode(tuple(values), at=node.at, origins=node.origins)
         for kind, values in by_type.items()
     ]
-    return annotate(any_of(branches, False, node.at), node)
+    return annotate(any_of(branches, one_of=False, at=node.at), node)
 
 
 def _enum_values(writer: EmitContext, node: Node, values: list[JSON]) -> tuple[Object, Codec | None]:

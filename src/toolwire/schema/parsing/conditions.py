@@ -95,7 +95,7 @@ class Conditions:
         """
         found: dict[str, dict[str, JSON]] = {}
         opens = False
-        pending, visited = [_Visit(schema, at, False)], set[str]()
+        pending, visited = [_Visit(schema, at, conditional=False)], set[str]()
         while pending:
             visit = pending.pop()
             if type(visit.schema) is not dict or visit.at in visited:
@@ -154,7 +154,7 @@ class Conditions:
         """
         records = [item for item in variants if isinstance(item, ObjectNode)]
         if len(records) < 2:
-            return any_of(variants, False, at)
+            return any_of(variants, one_of=False, at=at)
         properties: dict[str, list[Node]] = {}
         for record in records:
             if not self._budget.spend(1 + len(record.properties)):
@@ -168,7 +168,7 @@ class Conditions:
             self._union_variants(rests, at) if rests else None,
             at=at,
         )
-        return any_of([merged, *(item for item in variants if not isinstance(item, ObjectNode))], False, at)
+        return any_of([merged, *(item for item in variants if not isinstance(item, ObjectNode))], one_of=False, at=at)
 
 
 def _extend_object(node: Node, extra: dict[str, Node], opens: bool) -> Node:

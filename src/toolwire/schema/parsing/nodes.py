@@ -132,7 +132,7 @@ class ObjectNode(_Base, frozen=True):
         """The values of all undeclared keys, whether they match a pattern or not; None: there should be none."""
         if not self.patterns:
             return self.rest
-        found = any_of([*self.patterns.values(), *([] if self.rest is None else [self.rest])], False, self.at)
+        found = any_of([*self.patterns.values(), *([] if self.rest is None else [self.rest])], one_of=False, at=self.at)
         return None if isinstance(found, NeverNode) else found
 
 

@@ -233,7 +233,7 @@ class _SchemaParser:
             return self._narrow_enum(self._parse_enum(schema, types, at), schema, types, at, depth)
         if types is None:
             return AnyNode(at=at)
-        node = any_of([self._parse_type(name, schema, at, depth) for name in types], False, at)
+        node = any_of([self._parse_type(name, schema, at, depth) for name in types], one_of=False, at=at)
         return replace(node, origins={"anyOf": f"{at}/type"}) if isinstance(node, UnionNode) else node
 
     def _ignore_misplaced(self, schema: Object, types: list[str], at: str) -> None:
@@ -247,7 +247,7 @@ class _SchemaParser:
             return node
         names = types or [name for name in TYPES if any(is_json_type(value, name) for value in node.values)]
         return self._intersect(
-            node, any_of([self._parse_type(name, schema, at, depth) for name in names], False, at), at
+            node, any_of([self._parse_type(name, schema, at, depth) for name in names], one_of=False, at=at), at
         )
 
     def _declared_types(self, schema: Object, at: str) -> list[str] | None:

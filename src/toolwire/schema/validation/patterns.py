@@ -357,6 +357,7 @@ def remove_patterns(schema: JSON, refused: frozenset[str]) -> JSON:
     """Return a copy of the schema that accepts every value that the refused patterns may accept."""
 
     def remove(original: Object, out: Object) -> Object:
+        """Remove refused patterns from one copied subschema, and every keyword that depends on them."""
         if type(pattern := out.get("pattern")) is str and pattern in refused:
             del out["pattern"]
         names = out.get("patternProperties")

@@ -237,7 +237,7 @@ class InlineCalls(StyleBase, frozen=True):
         return tuple(f"[{name}(" for name in offered.names)
 
     def read(self, turn: ParseContext, opener: str) -> Parsing[None]:
-        """Read the input up to its parenthesis, and emit the call; a bracket or arrow follows, or the end: else Malformed."""
+        """Read the input up to its parenthesis and emit the call; Malformed if no bracket, arrow or end follows."""
         reader, name = turn.reader, opener[1:-1]
         start = reader.position
         turn.spans.mark_name(start - len(name) - 1, start - 1)
