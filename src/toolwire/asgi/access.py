@@ -142,7 +142,7 @@ class RequestRefused(ToolwireError):
 class OriginPolicy:
     """Checks of the Host and Origin headers, and of repeated headers.
 
-    `hosts` are names of the gateway besides those of this machine. `origins` are pages that may send requests.
+    `hosts` are names of the gateway besides the names of this machine. `origins` are pages that may send requests.
     `open_to_all` is for a gateway with keys, where the name that a client uses for it does not matter.
     """
 

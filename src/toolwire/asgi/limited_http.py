@@ -374,6 +374,7 @@ class _LimitedHttp(HttpToolsProtocol):
         return is_expected
 
     def _make_scope(self, method: bytes, http_version: str) -> HTTPScope:
+        """Return the ASGI scope of the request whose head was parsed last."""
         return {
             "type": "http",
             "asgi": self._asgi_versions,

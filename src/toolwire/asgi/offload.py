@@ -55,7 +55,7 @@ class _ClientQueue(Struct, eq=False):
 class Offload:
     """A few threads for large work.
 
-    Clients take turns: one with many requests does not delay those of another. One client has at most half of the
+    Clients take turns, so a client with many requests does not delay others. One client has at most half of the
     threads, so that work which takes long leaves threads for others. `max_delay`: seconds that a call may wait in any
     case, also if others take less time.
     """

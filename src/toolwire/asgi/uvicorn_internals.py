@@ -99,7 +99,7 @@ def _names_in_constructor(cls: type[Any]) -> set[str]:
 
 
 def _names_in(cls: type[Any]) -> set[str]:
-    """Return the members of a class, and the attributes that its methods use, which includes those of instances."""
+    """Return the members of a class, and all attributes that its methods use, also attributes of instances."""
     members = {name: member for base in cls.__mro__ for name, member in vars(base).items()}
     functions = [member for member in members.values() if isfunction(member)]
     return set(members).union(*(function.__code__.co_names for function in functions))

@@ -39,7 +39,7 @@ class ToolBindings(Struct, frozen=True):
 
 
 _MAX_TURNS = 16  # of the model for one answer; each is billed, and a model may call tools forever
-_KEY_SPACE = 1_000_000  # keys of one turn; those of the next turn follow them
+_KEY_SPACE = 1_000_000  # keys of one turn; the keys of the next turn follow them
 
 
 def with_gateway_tools(request: Request, runner: Runner) -> Request:
@@ -90,7 +90,7 @@ class GatewayTools:
 
     @property
     def callable_tools(self) -> tuple[Tool, ...]:
-        """The tools whose calls are passed on: also those of the client that are not offered."""
+        """The tools whose calls are passed on, also tools of the client that are not offered."""
         return self.request.tools if self.offer is None else (*self.offer.all_tools, *self.request.tools)
 
     def is_gateway_tool(self, name: str) -> bool:

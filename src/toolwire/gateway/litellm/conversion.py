@@ -32,7 +32,7 @@ _MAX_ENTRIES = 10_000  # models of a file; each becomes a table of the settings
 class LitellmImport(Struct, frozen=True):
     """The settings of a file, notes about all other settings, and variables for the environment.
 
-    `variables` are those of `environment_variables`; `secrets` are keys that the file contains. `missing_key` is the
+    `variables` are from the section `environment_variables`; `secrets` are keys that the file contains. `missing_key` is the
     variable of `master_key` if it is not set: then the settings have no keys, and must not be served.
     """
 

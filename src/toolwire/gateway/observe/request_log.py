@@ -371,7 +371,7 @@ class RequestLogWriter:
         self.log.first_chunk_seconds = seconds
 
     def confirm_model(self, models: Collection[str]) -> None:
-        """Note whether the model of a request without an upstream is one of `models`, those of the settings."""
+        """Note whether the settings have the model of a request without an upstream; `models` are their models."""
         self.log.is_configured_model = not self.log.upstream and self.log.model in models
 
     def fail(self, kind: str, code: str | None = None) -> None:

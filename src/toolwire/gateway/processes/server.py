@@ -373,7 +373,7 @@ def _make_server(
 
 
 def _listen(server: uvicorn.Server, listener: socket.socket, worker: WorkerProcess | None, limit: int) -> None:
-    """Accept connections, unless the server stops already. `limit` is the number of connections with TLS handshakes.
+    """Accept connections, unless the server stops already. `limit` bounds connections and TLS handshakes together.
 
     This is the last step of the start: until then, other workers take the connections.
     """

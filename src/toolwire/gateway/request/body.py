@@ -173,7 +173,7 @@ class ClientBody:
     async def read_start(self, *, needs_model: bool) -> None:
         """Read the first pieces, until the leading model if it is needed, and set `model` if it is found.
 
-        From now on, the request's task is interrupted if the client disconnects.
+        An interruption of the request ends the running task from now on.
         """
         self._http_exchange.interruption.attach()
         while self._has_more and len(self._start) < _MAX_START:

@@ -33,7 +33,7 @@ from ..routing.upstreams import ConfiguredUpstream
 from .body import FORBIDDEN_FIELDS, ROUTING_NAME, ClientBody, RoutingRefused, forbidden_field_error, may_route
 from .routes import Route
 
-_MAX_MODEL_NAME = 512  # characters; names are cached, and those of providers are much shorter
+_MAX_MODEL_NAME = 512  # characters; names are cached, and providers' names are much shorter
 # protocol headers of a provider's own clients, forwarded to an upstream of the same wire
 _SAME_WIRE_HEADERS = ("anthropic-beta", "anthropic-version", "openai-beta")
 _SAME_WIRE_NAMES = frozenset(_SAME_WIRE_HEADERS)
@@ -236,7 +236,7 @@ class ClientRequest:
         return len(text) > limit * _MIN_DECLARATION and text.count(b'"name"') > limit
 
     def has_more_tools(self, limit: int) -> bool:
-        """Compare the number of tools with a limit; False if the request cannot be decoded."""
+        """Return whether there are more tools than `limit`, or False if the request cannot be decoded."""
         request = self.request_or_none if self.may_have_more_tools(limit) else None
         return request is not None and len(request.tools) > limit
 

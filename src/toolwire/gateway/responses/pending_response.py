@@ -160,7 +160,7 @@ class PendingResponse(Struct):
         if not self.is_rebuilt:
             return request
         bound = (*self.history, *self.input)
-        messages = [message for messages in bound for message in messages.for_origin(origin or "no server")]
+        messages = [message for group in bound for message in group.for_origin(origin or "no server")]
         instructions = request.messages[: int(self.has_instructions)]
         own_fields = request.extra.get(WIRE, {})
         kept = {name: value for name, value in own_fields.items() if name not in _REFERENCES}

@@ -1,6 +1,6 @@
 """Record an answer for the store, and give it the ids of the stored response.
 
-The recorded parts are those of the upstream, with its artefacts and item ids. The client gets the gateway's ids, which
+The recorded parts are the upstream's, with its artefacts and item ids. The client gets the gateway's ids, which
 its next request may refer to.
 """
 

@@ -74,6 +74,7 @@ class InMemoryResponses:
         self._caches[owner].put(entry_id, data, self._clock(), seconds, len(data))
 
     async def load(self, owner: str, entry_ids: Sequence[str], renew: float | None = None) -> dict[str, bytes]:
+        """Return the entries that have not expired. `renew` sets the seconds until they expire."""
         cache, now = self._caches.get(owner), self._clock()
         loaded: dict[str, bytes] = {}
         for entry_id in entry_ids:

@@ -202,7 +202,7 @@ _MAX_NAME = 100  # characters of an unknown name that are repeated
 
 
 class OfferedClientTools:
-    """The offer of one request. `tools` are those of its first turn; searches add to `names`."""
+    """The offer of one request. `tools` are offered in its first turn; searches offer more."""
 
     def __init__(
         self,

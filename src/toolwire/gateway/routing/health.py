@@ -40,7 +40,7 @@ class CooldownStore(Protocol):
         ...
 
     async def save(self, changes: Mapping[str, float]) -> None:
-        """Start cooldowns of so many seconds; end those of 0 seconds."""
+        """Start cooldowns of so many seconds, by label; 0 seconds end a cooldown."""
         ...
 
 

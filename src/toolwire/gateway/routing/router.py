@@ -1,7 +1,7 @@
 """Choose the targets for a request, and their order; note their outcomes in the health of the targets.
 
 A name is looked up as it is, then by the patterns of the settings, then as `upstream/model`. The targets of a model are
-in random order by weight, followed by those of its fallback models; targets in cooldown come last. A request with tools
+in random order by weight, then the targets of its fallback models; targets in cooldown come last. A request with tools
 goes only to models that accept tools, natively or by emulation. A request that refers to a conversation stored by a
 provider (`previous_response_id`) goes only to upstreams of its own wire, and to the one that stores it if it is known.
 """

@@ -4,7 +4,7 @@ toolwire:cooldowns     a sorted set of labels by the end of their cooldown, in s
 
 {toolwire:limit:KEY}:requests|tokens|day     a hash of amounts by slice number; it expires after its last slice
 
-toolwire:turn:HASH     a stored turn, as JSON; the hash is that of the caller's name and the turn's key
+toolwire:turn:HASH     a stored turn, as JSON; the caller's name and the turn's key are hashed
 toolwire:turns         a random text; if it changes, Redis has lost its contents
 
 {toolwire:responses:OWNER}:e:ID     an entry, which expires by itself
@@ -19,7 +19,7 @@ cooldowns use the clock of the Redis server, because the clocks of the gateways 
 
 Commands of concurrent requests are sent as one batch: while a batch is on its way, further commands wait for the next, so
 a busy gateway needs fewer round trips instead of more connections. A failure fails the whole queue, and starts a cooldown
-like that of `state.database`.
+like a failure of `state.database`.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from ...ir.errors import StoreError
 from ..faults import RateLimited
 from ..keys import Caller, Limiter, LocalLimiter
 
-# Limits in a state that several machines share, with those of this machine.
+# Limits in a state that several machines share, and limits of this machine.
 #
 # Both count every request. This machine alone is never allowed more than the limit, so a request that it refuses is
 # not sent to the shared state; and while the shared state is unavailable, or after it has lost its counts, the limit

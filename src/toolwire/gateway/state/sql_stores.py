@@ -365,6 +365,7 @@ class SqlResponses:
             self._link.execute((_EVICT_ENTRIES, (owner_key, self._bounds.max_bytes, self._bounds.max_entries)))
 
     async def load(self, owner: str, entry_ids: Sequence[str], renew: float | None = None) -> dict[str, bytes]:
+        """Load the entries that have not expired. `renew` sets the seconds until they expire, and counts as a use."""
         if not entry_ids:
             return {}
         ids_by_key = {entry_key(owner, entry_id): entry_id for entry_id in entry_ids}

@@ -203,7 +203,7 @@ class Agent(Generic[Deps, Output]):
         deps: Deps = None,  # type: ignore[assignment]  # optional if Deps is None
         settings: ModelSettings | None = None,
     ) -> Answer[Output]:
-        """Run the loop until an answer to a prompt: text, a list of texts, files and media, or a whole Request.
+        """Answer a prompt: text, a list of texts, files and media, or a whole Request.
 
         `history`: the messages of earlier runs; a call without a result in it gets an error result. A Session continues
         from its last step.

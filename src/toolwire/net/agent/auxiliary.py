@@ -147,7 +147,7 @@ class AuxiliaryWork:
     def _replace_duplicate(self, call: ToolCall, result: ToolResult, improved: Sequence[ToolResult]) -> ToolResult:
         """Replace a result that the conversation contains already by a reference to the earlier one.
 
-        A compaction may remove the earlier result. So its text is stored first, and without a store nothing is replaced.
+        A compaction may remove the earlier result: then its text is stored first, or else nothing is replaced.
         """
         shortened = replace_duplicate(call, result, self._messages(improved))
         if shortened is result or not self._is_compacted:

@@ -83,7 +83,7 @@ class LoopAgent(Protocol):
         ...
 
     def plan_output(self, request: Request, model: Model) -> OutputPlan | None:
-        """Plan the structured output of a run; None if its output is text."""
+        """Return the plan for the structured output of a run, or None if its output is text."""
         ...
 
 
@@ -396,7 +396,7 @@ class AgentLoop:
         )
 
     def _make_answer(self, step: Done | GiveUp | AwaitApproval) -> Answer[Any]:
-        """Return the outcome of the run. Only a run that is done has a value, and only one that waits has a state."""
+        """Return the outcome of the run. A structured value needs a run that is done, and a state one that waits."""
         state = self.session.state
         response = state.response
         pending = step.calls if isinstance(step, AwaitApproval) else ()

@@ -248,6 +248,7 @@ class BodyUpload:
         await asyncio.wait({self._task})
 
     async def _run(self) -> None:
+        """Send the body. An error or a cancellation of its source fails the response."""
         try:
             await self._send_chunks()
         except asyncio.CancelledError:
@@ -258,6 +259,7 @@ class BodyUpload:
             self._connection.fail(error)
 
     async def _send_chunks(self) -> None:
+        """Write the pieces of the body, chunked if it has no length. Raise ConfigError if the length is wrong."""
         remaining = self._body.length
         async for chunk in self._body.chunks:
             if remaining is not None:
@@ -282,10 +284,7 @@ _MIN_SECONDS = 0.001  # a timeout of 0 would end a request before it has begun, 
 
 
 class PreparedRequest:
-    """The head of requests that differ only in their body.
-
-    `resends`: a request on a reused connection that the server has closed is sent once more.
-    """
+    """The head of requests that differ only in their body. `resends`: send once more after a stale connection."""
 
     __slots__ = ("_pools", "head", "method", "origin", "pool", "resends")
 

@@ -72,7 +72,7 @@ class ModelClient:
     endpoint of the server. `timeout` limits a whole response, retries included; `limit`
     is its maximum size in bytes. `strict` refuses a request that would lose something; otherwise losses are added to
     the `losses` of each call, or logged to `toolwire.net`. `capabilities` describe a model without built-in rows; their
-    known fields replace those of the rows. `cache="auto"` marks stable prefixes for the provider's prompt cache.
+    known fields replace the rows' fields. `cache="auto"` marks stable prefixes for the provider's prompt cache.
     `repair`: the client of another model, with native calls, that repairs calls in a text format; by default, this
     model is asked again. A repaired call of a tool that changes something is not run, see `toolwire.run.session.auxiliary`.
 

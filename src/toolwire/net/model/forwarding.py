@@ -1,6 +1,6 @@
 """Send a body that is already in the form of the endpoint, and return the answer's bytes unchanged.
 
-For a client of the endpoint's own wire. Errors, retries and limits are those of `ModelClient`; an answer that its wire
+For a client of the endpoint's own wire. Errors, retries and limits are as for `ModelClient`; an answer that its wire
 does not allow is an error here too.
 """
 

@@ -239,9 +239,9 @@ class TargetHealth:
         is_timeout: bool = False,
         is_refusal: bool = False,
     ) -> None:
-        """Note a failure, and start a cooldown. A stale failure, sent before the last change, only counts in one.
+        """Note a failure, and start a cooldown.
 
-        `retry_after`: the wait that the target demands. `is_silent`: there was no answer at all.
+        A request that was sent before the last change of the state only adds to the failures of a cooldown. `retry_after`: the wait that the target demands. `is_silent`: there was no answer at all.
 
         `is_timeout`: the model did not answer in time, although the server may work otherwise. `is_refusal`: the server
         works, but refuses our key, or has no such model or file. A client can cause that, so it never opens the target.

@@ -38,7 +38,7 @@ _STEP = 4096  # bytes between the offsets at which a prefix can be looked up: 25
 _WINDOW = 256
 _MAX_CANDIDATES = 8  # conversations with one key, which are compared byte by byte
 _MIN_IDLE = 30.0  # seconds after which a new conversation replaces another; most tools and models need less for a turn
-# A conversation of more than this part of the cache is not stored: it would evict those of many clients.
+# A conversation of more than this part of the cache is not stored: it would evict conversations of many clients.
 _LARGEST_SHARE = 4
 
 # The name of a wire, the last offset of a prefix, and the bytes before it. The offset makes each prefix a candidate at one

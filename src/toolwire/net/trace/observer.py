@@ -72,7 +72,7 @@ _MAX_WAITING = 1000  # events that are not written yet; they refer to values tha
 class TraceObserver:
     """An observer that writes each run to a trace: to `file`, or to a file of its own in `folder`.
 
-    Operations inside a run, such as those of subagents, are in the same file. A run replaces the file of an earlier
+    Operations inside a run, such as the runs of subagents, are in the same file. A run replaces the file of an earlier
     process; a second run of the same observer gets a number. `secrets`: more texts to remove. `keep`: the recordings
     that the folder keeps; all by default.
     """
