@@ -379,7 +379,10 @@ class Gateway:
                     await generation.wait_until_idle()
 
     async def _http_request(self, http_exchange: HttpExchange, scope: Scope) -> None:
-        """Answer a request; every failure is written in the client's own protocol, which is a guess for unknown paths."""
+        """Answer and log a request, and notify the sinks. Every failure is written in the client's own protocol.
+
+        For an unknown path, that protocol is a guess.
+        """
         route = match_route(http_exchange.method, http_exchange.path, http_exchange.headers)
         ingress = guess_ingress(http_exchange.path, http_exchange.headers) if route is None else route.ingress
         log_writer = RequestLogWriter(http_exchange, ingress.wire, "" if route is None else route.action)

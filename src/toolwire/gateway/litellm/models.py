@@ -266,7 +266,7 @@ def _target_model(name: str, model: str, params: Object) -> str | None:
 
     Raise UnusableEntry if the wildcards of both names do not correspond.
     """
-    if not model:
+    if not model:  # such as `azure/`, where another setting names the deployment
         return _require_text(params, "deployment_id")
     if "*" not in model:
         return model

@@ -218,7 +218,7 @@ class FieldScan:
                 raise InvalidPiece("text after the document")
             if structure[:1] != b"{":
                 raise InvalidPiece("the document must be an object")
-            structure = b"<" + structure[1:]
+            structure = b"<" + structure[1:]  # marks the document's own bracket, which no pair below removes
         brackets = self._open + structure.translate(None, _NOT_BRACKETS)
         self._open = _close_pairs(brackets)
         if self._open == b"<}":

@@ -197,7 +197,7 @@ async def probe_upstreams(
 
 async def _probe(upstream: ConfiguredUpstream, environment: Mapping[str, str], seconds: float) -> ProbeResult:
     """Request the list of models of an upstream, and return the outcome. Models in this process are not asked."""
-    endpoint = upstream.endpoint("any")
+    endpoint = upstream.endpoint("any")  # the list does not depend on a model, but an endpoint has one
     if endpoint.vendor.transport is not None:
         return ProbeResult(upstream.name, "not asked", detail="it runs in this process")
     address, started_at = endpoint.origin, time.perf_counter()

@@ -90,7 +90,8 @@ class SqliteRuns:
     ) -> StoredRun | None:
         """Append to the log of a run if its version is `expected_version`, 0 for a new run. Return the stored run.
 
-        Return None if another process has changed or leased it. An identical append that succeeded before is accepted.
+        `restart` replaces the log. Return None if another process has changed or leased the run. An identical append that
+        succeeded before is accepted.
         """
         check_run(run, rows)
         run_id = as_bytes(run.run_id)
