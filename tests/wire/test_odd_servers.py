@@ -254,6 +254,13 @@ def test_lone_surrogate_in_a_complete_value_is_rejected(part):
     assert "lone surrogate" in str(stream.error) and "\U0010f83d".encode() not in written
 
 
+def test_invalid_event_with_an_escape_is_a_fault_of_the_server():
+    stream = toolwire.translate_stream(source="openai_chat", target="anthropic")
+    stream.feed(b'data: {"choices": [{"delta": {"content": "\\u0041"}}\n\n')
+    stream.close()
+    assert stream.error.status == 502
+
+
 def test_unmatched_surrogate_in_a_stream_becomes_a_replacement_character():
     data = chat(delta(content="hi"), done=False).replace(b"hi", rb"hi\ud83d") + chat(delta("stop"))
     assert fold(decode_stream(get("openai_chat"), [data])).text == "hi\ufffd"

@@ -220,8 +220,12 @@ class BaseStreamDecoder:
             if b"\\u" not in payload:
                 raise
         self._has_mapped_surrogates = True
-        event = parse_object(_ESCAPE.sub(_map_surrogate, payload))
-        _reject_lone_surrogates(event, self.text_fields)
+        try:
+            event = parse_object(_ESCAPE.sub(_map_surrogate, payload))
+            _reject_lone_surrogates(event, self.text_fields)
+        except ProtocolError as error:
+            error.status = 502
+            raise
         return event
 
     def _escape(self, key: int, text: str) -> bytes:
