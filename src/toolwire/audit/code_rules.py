@@ -53,7 +53,8 @@ def _is_first(node: ast.AST, attribute: str) -> bool:
     )
 
 
-def _mentions(node: ast.AST, *names: str) -> bool:
+def _contains_name(node: ast.AST, *names: str) -> bool:
+    """Return whether the node or a node below it is a name or attribute in `names`."""
     return any(last_name(inner) in names for inner in _parts(node))
 
 
@@ -89,7 +90,7 @@ def _is_arguments(node: ast.AST) -> bool:
         return is_lookup and constant_value(node.args[0]) == "arguments"
     if isinstance(node, ast.Subscript) and constant_value(node.slice) == "arguments":
         return True
-    return isinstance(node, (ast.Attribute, ast.Subscript)) and _mentions(node, "arguments")
+    return isinstance(node, (ast.Attribute, ast.Subscript)) and _contains_name(node, "arguments")
 
 
 @_rule("TW071", "warning", "all", "only the first call is handled", "loop over all calls")
@@ -137,7 +138,7 @@ def check_stop_reason(code: PythonModule) -> Iterator[tuple[ast.AST, str]]:
         if node in handled or not isinstance(node.ops[0], (ast.Eq, ast.NotEq)):
             continue
         constants = [one.value for one in _parts(node) if isinstance(one, ast.Constant)]
-        if _mentions(node, "finish_reason", "stop_reason") and {"tool_calls", "tool_use"} & set(constants):
+        if _contains_name(node, "finish_reason", "stop_reason") and {"tool_calls", "tool_use"} & set(constants):
             yield node, "other servers return `stop` for a response with calls"
 
 
@@ -317,7 +318,7 @@ def check_sdk_object(code: PythonModule) -> Iterator[tuple[ast.AST, str]]:
 @_rule("TW083", "warning", "all", "all calls run concurrently", "run only read-only calls concurrently")
 def check_gathered_calls(code: PythonModule) -> Iterator[tuple[ast.AST, str]]:
     for call in code.calls("gather"):
-        if _mentions(call, "tool_calls", "calls", "function_calls"):
+        if _contains_name(call, "tool_calls", "calls", "function_calls"):
             yield call, "calls that write may have to run in order"
 
 
@@ -342,7 +343,7 @@ _CONVERSATION_FIELDS = frozenset({"messages", "contents"})
 def check_renamed_parameter(code: PythonModule) -> Iterator[tuple[ast.AST, str]]:
     for call in code.calls(*REQUEST_METHODS):
         names = {keyword.arg for keyword in call.keywords}
-        if not _mentions(call.func, *_CONVERSATIONS) and names.isdisjoint(_CONVERSATION_FIELDS):
+        if not _contains_name(call.func, *_CONVERSATIONS) and names.isdisjoint(_CONVERSATION_FIELDS):
             continue  # other methods have such parameters, too: `images.create(n=2)`, `Image.create(n=2)`
         for keyword in call.keywords:
             if keyword.arg in _RENAMED:

@@ -35,7 +35,7 @@ def add_adapter(model: LanguageModel, rank: int, *, seed: int = 0) -> Any:
     """Freeze the model, add an adapter to all its linear layers except the output, and return peft's model.
 
     The layers are replaced in place, so `model` computes with the adapter from now on. At first the adapter changes
-    nothing. Its scale is 2, as is usual for alpha = 2 * rank.
+    nothing. Its scale is 2, as is usual for alpha = 2 * rank. Raises `ConfigError` for a rank below 1.
     """
     require_installed("an adapter", "torch", "peft")
     import torch
@@ -132,7 +132,8 @@ def train(
 ) -> TrainReport:
     """Train the weights of `model` that require gradients, and continue from the folder's checkpoint if there is one.
 
-    `minutes` limits this call: it then writes a checkpoint and returns. Rows without a trained token are refused.
+    `minutes` limits this call: it then writes a checkpoint and returns. Raises `ConfigError` without such weights, for
+    rows without a trained token, for a checkpoint of another model, and if training diverges.
     """
     plan = _make_plan(rows, settings)
     weights = {name: one for name, one in model.network.named_parameters() if one.requires_grad}
@@ -164,7 +165,10 @@ def train(
 
 
 def mean_loss(model: LanguageModel, rows: Sequence[TrainingRow], batch_tokens: int = 4096) -> float:
-    """Return the mean loss of the trained tokens of `rows`, in nats per token."""
+    """Return the mean loss of the trained tokens of `rows`, in nats per token; 0 without tokens.
+
+    The model is in evaluation mode meanwhile.
+    """
     import torch
 
     was_training = model.network.training
@@ -239,7 +243,10 @@ def _rate(step: int, steps: int, settings: TrainSettings) -> float:
 def _take_step(
     model: LanguageModel, batch: Sequence[TrainingRow], optimizer: Any, rate: float, max_norm: float
 ) -> tuple[float, int]:
-    """Make one step, and return the mean loss and the number of trained tokens."""
+    """Make one step with clipped gradients, and return the mean loss and the number of trained tokens.
+
+    Raises `ConfigError` if the loss is not finite.
+    """
     import torch
 
     total, count = _summed_loss(model, batch)
@@ -286,7 +293,10 @@ def _save(folder: RunFolder, weights: dict[str, Any], optimizer: Any, done: int,
 
 
 def _load_checkpoint(folder: RunFolder, weights: dict[str, Any], optimizer: Any) -> int:
-    """Restore weights and optimizer, and return the number of steps that are done."""
+    """Restore weights and optimizer, and return the number of steps that are done; 0 without a checkpoint.
+
+    Raises `ConfigError` for a checkpoint of other weights.
+    """
     import torch
 
     if not folder.has(_CHECKPOINT):

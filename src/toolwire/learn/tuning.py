@@ -54,7 +54,10 @@ def read_training_file(
 
 
 def split_held_out(items: Sequence[_SplitItem], share: float, seed: int) -> tuple[list[_SplitItem], list[_SplitItem]]:
-    """Return (training items, held-out items). Items with an equal prompt are on the same side."""
+    """Return (training items, held-out items) by a seeded hash; items with an equal prompt are on the same side.
+
+    Raises `ConfigError` for a share outside of 0 to 1.
+    """
     if not 0 <= share < 1:
         raise ConfigError(f"the held-out share must be at least 0 and below 1, got {share}")
     sides: tuple[list[_SplitItem], list[_SplitItem]] = ([], [])
@@ -183,9 +186,11 @@ def tune(
     on_step: Callable[[TrainStep], None] | None = None,
     on_answers: Callable[[int, int], None] | None = None,
 ) -> TuneReport:
-    """Train, measure before and after, merge and write the model. `minutes` limits the training in this call.
+    """Train, measure before and after, merge and write the model.
 
-    `test_file` has the held-out examples; without it, a share of the examples of `file` is held out.
+    `minutes` limits the training in this call. `test_file` has the held-out examples; without it, a share of the
+    examples of `file` is held out. A finished run in `folder` is only read. Raises `ConfigError` for invalid settings
+    or data, and `MissingExtra`.
     """
     require_installed("fine-tuning", "torch", "transformers")
     if settings.rank:

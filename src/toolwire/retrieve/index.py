@@ -235,7 +235,7 @@ class ToolIndex:
         """Write the index.
 
         A reader sees the old or the new index, never a part of one. Raises `ConfigError` if the index was opened
-        without its encoder, and `StoreError` if it cannot be written.
+        without its encoder or the file cannot be written, and `StoreError` if an earlier change failed halfway.
         """
         from .index_file import IndexParts, IndexSnapshot
 

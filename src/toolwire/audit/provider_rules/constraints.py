@@ -47,7 +47,7 @@ class ModelName(NamedTuple):
 
 @lru_cache(256)
 def parse_model(name: str) -> ModelName:
-    """Return the family and version of a model; both are empty for an unknown name.
+    """Return the family and version of a model, or '' and (0, 0) for an unknown name.
 
     A path (`models/…`, `publishers/google/models/…`) before the name is ignored. The number of an o-series model has no
     minor part.

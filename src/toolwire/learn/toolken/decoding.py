@@ -197,8 +197,8 @@ class _ToolkenGeneration:
     def _choose(self, state: torch.Tensor, attempts: int) -> list[int]:
         """Return the next tokens: a token of the vocabulary, or the result of a call.
 
-        A failed call excludes its toolken, up to `attempts` times. After a result, no digit may follow, which would
-        change the number.
+        A failed call excludes its toolken, up to `attempts` times. After a result that ends with a digit, no digit may
+        follow, which would change the number.
         """
         words = self._lm.word_logits(state)
         if self._is_after_result:

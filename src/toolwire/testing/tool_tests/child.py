@@ -90,9 +90,10 @@ _MAX_ERROR = 2000  # characters of the error of an import
 
 
 def _load(setup: Object, guard: AuditGuard) -> tuple[LoadedFile, ChildCalls | None]:
-    """Limit memory, import the file while the hook is active, and return its tools and the object that calls them.
+    """Import the file while the hook is active, and return its tools and the object that calls them.
 
-    An error of the file becomes part of the first value, and the second is None. Afterwards the hook judges calls.
+    An error of the file becomes part of the first value, and the second is None. Then resources are limited, and the
+    hook judges calls.
     """
     guard.install()
     guard.phase = "import"
