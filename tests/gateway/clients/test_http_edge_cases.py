@@ -8,6 +8,7 @@ import re
 import resource
 import socket
 import subprocess
+import sys
 
 import pytest
 
@@ -30,7 +31,6 @@ from serving import WIRES, Serving, listening
 from toolwire.asgi.admission import ConnectionCounts
 from toolwire.gateway.keys import hash_key
 from waiting import wait_until
-from warm_command import WARM
 
 KEYS = {"keys": {"me": {"hash": hash_key("sk-tw-right")}}}
 UPGRADES = {
@@ -248,7 +248,7 @@ def test_counts_leave_descriptors_for_other_uses():
 def test_process_without_free_descriptors_answers_health_checks_and_logs(tmp_path):
     config = tmp_path / "toolwire.toml"
     config.write_text('[upstreams.x]\nwire = "openai_chat"\nbase_url = "http://127.0.0.1:9"\n')
-    command = [*WARM, "serve", "--quiet", "--port", "0", "--config", str(config)]
+    command = [sys.executable, "-m", "toolwire", "serve", "--quiet", "--port", "0", "--config", str(config)]
     with (tmp_path / "log").open("wb") as log:
         process = subprocess.Popen(
             ["sh", "-c", 'ulimit -n 64 && exec "$@"', "sh", *command],
