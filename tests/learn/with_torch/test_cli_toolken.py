@@ -114,7 +114,7 @@ def test_wrong_use_is_an_error_of_one_line(arguments, message, tmp_path, monkeyp
 
 
 @pytest.mark.parametrize(
-    "option", ["--epochs=0", "--rate=x", "--bias=nan", "--seed=-1", "--seed=12345678901", "--negatives=0"]
+    "option", ["--epochs=0", "--rate=x", "--bias=nan", "--seed=-1", "--seed=1234567890123456789", "--negatives=0"]
 )
 def test_wrong_number_is_refused(option, capsys):
     with pytest.raises(SystemExit):
