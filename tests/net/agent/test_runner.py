@@ -1,6 +1,7 @@
 """Tools that really run: threads, processes, timeouts, order, hostile ones."""
 
 import asyncio
+import inspect
 import multiprocessing
 import os
 import sys
@@ -200,6 +201,21 @@ def test_hanging_coroutine_is_cancelled_at_the_timeout(virtual_time):
     (result,) = run(Toolbox(hang).with_options(timeout=0.1), calls=[call("hang")])
     assert result_code(result) == "timeout"
     assert cleaned
+
+
+@pytest.mark.skipif(not hasattr(inspect, "markcoroutinefunction"), reason="new in Python 3.12")
+def test_function_that_is_marked_as_async_may_return_a_task():
+    async def work(city):
+        await asyncio.sleep(0)
+        return f"done in {city}"
+
+    def marked(city: str) -> str:
+        """Work."""
+        return asyncio.ensure_future(work(city))
+
+    runner = Runner(tool(effect="read")(inspect.markcoroutinefunction(marked)))
+    (result,) = asyncio.run(runner.run([ToolCall("1", "marked", {"city": "Oslo"})]))
+    assert result.text == "done in Oslo"
 
 
 def test_uncancellable_coroutine_does_not_block_the_run(virtual_time):

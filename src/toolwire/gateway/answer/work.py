@@ -59,8 +59,7 @@ from .preparation import (
 # whether a fallback is possible.
 
 
-PIECE = 8 * 1024
-"""Bytes that are fed at once: at most about a thousand events. A chunk with few lines is fed whole."""
+PIECE = 8 * 1024  # bytes that are fed at once: about a thousand events at most; a chunk with few lines is fed whole
 _FEW_LINES = 600  # an event of a provider has two to four lines
 _WORK_PER_CALL = 1024  # bytes of text that take as long as the start and the end of a call
 _ONE_CALL = 256  # bytes of a piece that starts or ends one call, or a few

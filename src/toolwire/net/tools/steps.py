@@ -130,12 +130,13 @@ class Invoker:
         """
         if not step.start.begin():
             return _stopped_failure()
-        entry = step.entry
         try:
-            coroutine = entry.function(**step.arguments)
+            work = step.entry.function(**step.arguments)
         except TypeError as error:  # a required argument is missing; none of its code has run
             return ArgumentMismatch(error_text(error))
-        return run_limited(coroutine, step.context, entry.options.timeout)
+        # a function that is only marked as async may return a Future
+        work = work if inspect.iscoroutine(work) else _await_value(work)
+        return run_limited(work, step.context, step.entry.options.timeout)
 
     async def _run_waiting(self, step: Invoke, arguments: Object, signature: FunctionSignature) -> InvokeOutcome:
         """Run a call that has to wait for its rate limit, a process or a thread."""

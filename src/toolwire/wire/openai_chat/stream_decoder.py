@@ -286,7 +286,7 @@ class ChatStreamDecoder(BaseStreamDecoder):
                 raise error.within("message") from None
 
     def _end_choice(self, choice: GrowingChoice, events: list[Event]) -> Stop | None:
-        """End the items of a choice, and return its stop; placeholders stand for its refusal and its calls."""
+        """End the items of a choice. Return its stop, which depends on whether it has a refusal and calls."""
         self._close_text(choice, events)
         last = choice.calls[-1] if choice.calls else None
         # A stream without [DONE] may be cut after an early reason, before the arguments of the call beside or after it;
