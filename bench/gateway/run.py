@@ -240,6 +240,6 @@ def _section(result: dict) -> str:
 
 
 if __name__ == "__main__":
-    if shutil.which("taskset") is None:
-        sys.exit("taskset is needed, to keep the candidates on a core of their own")
+    if shutil.which("taskset") is None or shutil.which("setarch") is None:
+        sys.exit("taskset and setarch are needed, to keep the candidates on a core of their own and at fixed addresses")
     main()
