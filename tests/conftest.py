@@ -31,6 +31,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # No test verifies a certificate of the internet, and every client of an SDK loads all of the system's: 30 ms of CPU.
 os.environ["SSL_CERT_FILE"] = str(Path(__file__).parent / "fixtures" / "tls" / "client.pem")
 
+# The test processes share the cores. Threads of a matrix product spin while they wait for a core: three quarters of its CPU.
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
+
 # A scripted provider that waits for a request or a disconnect gives up by itself only where a test hangs.
 for _waits in (Upstream.wait_for_requests, Upstream.disconnected):
     _waits.__kwdefaults__["within"] = SAFETY

@@ -18,19 +18,23 @@ def plain():
     return open_minilm(adapted=False)
 
 
-def test_vectors_are_those_of_the_reference(plain):
+@pytest.fixture(scope="module")
+def vectors(plain):
+    return plain.encode(TEXTS)
+
+
+def test_vectors_are_those_of_the_reference(vectors):
     expected = np.array([row["vector"] for row in REFERENCE["vectors"]], np.float32)
-    assert np.abs(plain.encode(TEXTS) - expected).max() < 1e-4
+    assert np.abs(vectors - expected).max() < 1e-4
 
 
-def test_batch_does_not_change_a_vector(plain):
-    together = plain.encode(TEXTS)
+def test_batch_does_not_change_a_vector(plain, vectors):
     for number in (0, 3, 9, len(TEXTS) - 1):
-        assert np.abs(plain.encode([TEXTS[number]])[0] - together[number]).max() < 1e-5
+        assert np.abs(plain.encode([TEXTS[number]])[0] - vectors[number]).max() < 1e-5
 
 
-def test_vectors_have_length_one_and_texts_any_number(plain):
-    assert np.linalg.norm(plain.encode(TEXTS), axis=1) == pytest.approx(1, abs=1e-5)
+def test_vectors_have_length_one_and_texts_any_number(plain, vectors):
+    assert np.linalg.norm(vectors, axis=1) == pytest.approx(1, abs=1e-5)
     assert plain.encode([]).shape == (0, plain.dimensions)
 
 

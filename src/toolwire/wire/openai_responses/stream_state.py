@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from functools import partial
 from itertools import islice
 
 from ...ir.events import CallDelta, Event, TextDelta
@@ -318,8 +319,7 @@ class OutputItems:
             return False
         if item.kind == "message":
             number = int(fast[3] or 0)
-            key = item.keys.get(number)
-            if key is None:
+            if (key := item.keys.get(number)) is None:
                 return False
             if fragment:
                 item.texts[number].append(fragment)
@@ -362,7 +362,7 @@ def as_copy(raw: Object) -> Copy:
     """Return an item of an event for the comparison with the items so far."""
     kind = str(raw.get("type", "message"))
     ids = (read_name(raw.get("call_id")), read_name(raw.get("id")))
-    return Copy(kind, read_name(raw.get("name")), ids, lambda: read_text(raw), kind == "function_call")
+    return Copy(kind, read_name(raw.get("name")), ids, partial(read_text, raw), kind == "function_call")
 
 
 def has_other_content(raw: Object, other: Copy) -> bool:
