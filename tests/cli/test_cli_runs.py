@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -40,6 +41,12 @@ def folder(tmp_path):
 
 
 @pytest.fixture
+def store(folder):
+    with closing(open_store(str(folder / "runs.db"))) as opened:
+        yield opened
+
+
+@pytest.fixture
 def toolwire(folder):
     """Run a command in a process of its own. `script`: the lines of the model, for commands that need one."""
 
@@ -63,11 +70,11 @@ def toolwire(folder):
 
 
 @pytest.fixture
-def waiting(toolwire, folder):
+def waiting(toolwire, store):
     """The id of a run whose mail waits for approval."""
     code, _, err = toolwire("run", "Mail Ann.", "-t", "tools.py", "--suspend", script=[MAIL])
     assert code == 1, err
-    (run,) = open_store(str(folder / "runs.db")).runs.list()
+    (run,) = store.runs.list()
     assert f"toolwire runs approve {run.run_id} c1 --store" in err
     return run.run_id
 
@@ -119,13 +126,13 @@ def test_run_that_still_waits_exits_with_1(toolwire, folder, waiting):
     assert f"toolwire runs approve {waiting} c1" in err
 
 
-def test_result_of_a_suspended_tool_is_supplied(toolwire, folder):
+def test_result_of_a_suspended_tool_is_supplied(toolwire, store):
     order = says(ToolCall("o", "order", {"item": "tea"}))
     code, _, err = toolwire("run", "Order tea.", "-t", "tools.py", "--yes", script=[order])
     assert code == 1
     assert "waits for a result: o" in err
     assert '{"job":"tea"}' in err
-    (run,) = open_store(str(folder / "runs.db")).runs.list()
+    (run,) = store.runs.list()
     assert toolwire("runs", "supply", run.run_id, "o", "--result", '"Monday"')[0] == 0
     assert toolwire("runs", "resume", run.run_id, "-t", "tools.py", script=[DONE])[:2] == (0, "All done.\n")
 
@@ -158,8 +165,7 @@ def test_json_of_list_show_and_approve(toolwire, waiting):
     assert json.loads(toolwire("runs", "approve", waiting, "c1", "--json")[1])["waiting"] == []
 
 
-def test_list_is_filtered_by_status(folder, capsys):
-    store = open_store(str(folder / "runs.db"))
+def test_list_is_filtered_by_status(folder, capsys, store):
     store.runs.append(StoredRun("aa1", "done", "one\x1b[31m"), (), 0)
     store.runs.append(StoredRun("aa2", "failed", "two"), (), 0)
     assert main(["runs", "list", "--status", "failed", "--store", str(folder / "runs.db")]) == 0
@@ -205,9 +211,9 @@ def test_wrong_file_of_functions_does_not_use_up_the_approval(toolwire, folder, 
     assert sent(folder) == ["ann"]
 
 
-def test_budget_of_a_run_is_kept_when_it_is_continued(toolwire, folder):
+def test_budget_of_a_run_is_kept_when_it_is_continued(toolwire, store):
     toolwire("run", "Mail Ann.", "-t", "tools.py", "--suspend", "--max-iterations", "1", script=[MAIL])
-    (run,) = open_store(str(folder / "runs.db")).runs.list()
+    (run,) = store.runs.list()
     toolwire("runs", "approve", run.run_id, "c1")
     code, out, err = toolwire("runs", "resume", run.run_id, "-t", "tools.py", script=[DONE])
     assert (code, out) == (1, "")
@@ -215,9 +221,9 @@ def test_budget_of_a_run_is_kept_when_it_is_continued(toolwire, folder):
     assert "max iterations reached (1)" in err
 
 
-def test_resume_takes_a_budget_and_a_trace(toolwire, folder):
+def test_resume_takes_a_budget_and_a_trace(toolwire, folder, store):
     toolwire("run", "Mail Ann.", "-t", "tools.py", "--suspend", "--max-iterations", "1", script=[MAIL])
-    (run,) = open_store(str(folder / "runs.db")).runs.list()
+    (run,) = store.runs.list()
     toolwire("runs", "approve", run.run_id, "c1")
     (folder / "run.jsonl").write_text("mine")
     options = ("--max-iterations", "2", "--ttl", "60", "--trace", "run.jsonl")
@@ -228,11 +234,11 @@ def test_resume_takes_a_budget_and_a_trace(toolwire, folder):
     assert "All done." in (folder / "run-2.jsonl").read_text()
 
 
-def test_waiting_call_has_its_own_mark_and_the_printed_command_continues_the_run(toolwire, folder):
+def test_waiting_call_has_its_own_mark_and_the_printed_command_continues_the_run(toolwire, folder, store):
     options = ("--suspend", "--text", "hermes", "--ttl", "60")
     mail = says('<tool_call>{"name": "send_mail", "arguments": {"to": "ann"}}</tool_call>')
     _, _, err = toolwire("run", "Mail Ann.", "-t", "tools.py", *options, script=[mail])
-    (run,) = open_store(str(folder / "runs.db")).runs.list()
+    (run,) = store.runs.list()
     assert "… send_mail This call waits for approval" in err
     assert f"then continue with: toolwire runs resume {run.run_id} -t tools.py -m vllm/any --base-url http://" in err
     assert f"--text hermes --ttl 60 --store {folder / 'runs.db'}" in err
@@ -240,10 +246,9 @@ def test_waiting_call_has_its_own_mark_and_the_printed_command_continues_the_run
 
 
 @pytest.mark.finding("LE11")
-def test_rebuild_reads_the_events_and_corrects_the_status(waiting, toolwire, folder):
+def test_rebuild_reads_the_events_and_corrects_the_status(waiting, toolwire, store):
     code, out = toolwire("runs", "rebuild", waiting)[:2]
     assert (code, "waiting, as stored" in out, "1 start, 1 model_turn, 1 results" in out) == (0, True, True)
-    store = open_store(str(folder / "runs.db"))
     stored = store.runs.get(waiting)
     assert store.runs.append(StoredRun(waiting, "failed", "wrong"), (), stored.version)
     code, out = toolwire("runs", "rebuild", waiting, "--json")[:2]
@@ -255,8 +260,7 @@ def test_rebuild_reads_the_events_and_corrects_the_status(waiting, toolwire, fol
     assert toolwire("runs", "rebuild", waiting)[0] == 0, "nothing to correct"
 
 
-def test_status_names_the_process_that_continues_a_run(folder, capsys):
-    store = open_store(str(folder / "runs.db"))
+def test_status_names_the_process_that_continues_a_run(folder, capsys, store):
     for run_id, lease in (("now", 60.0), ("lost", -1.0), ("free", None)):
         store.runs.append(StoredRun(run_id), (), 0)
         if lease is not None:
@@ -268,8 +272,7 @@ def test_status_names_the_process_that_continues_a_run(folder, capsys):
 
 
 @pytest.mark.finding("RU4")
-def test_runs_are_deleted_by_the_beginning_of_their_ids(toolwire, folder):
-    store = open_store(str(folder / "runs.db"))
+def test_runs_are_deleted_by_the_beginning_of_their_ids(toolwire, store):
     for run_id in ("aa1", "aa2", "bb1", "cc1"):
         store.runs.append(StoredRun(run_id, "done"), (), 0)
     store.runs.append(StoredRun("dd1", "done", tenant="other"), (), 0)
@@ -290,7 +293,7 @@ def test_runs_are_deleted_by_the_beginning_of_their_ids(toolwire, folder):
 
 @pytest.mark.finding("RU4")
 @pytest.mark.parametrize(("reply", "code"), [("y", 0), ("", 1), (EOFError(), 1)])
-def test_deletion_is_confirmed_on_a_terminal(folder, capsys, monkeypatch, reply, code):
+def test_deletion_is_confirmed_on_a_terminal(folder, capsys, monkeypatch, reply, code, store):
     def answer(prompt):
         if isinstance(reply, Exception):
             raise reply
@@ -298,7 +301,6 @@ def test_deletion_is_confirmed_on_a_terminal(folder, capsys, monkeypatch, reply,
 
     monkeypatch.setattr("toolwire.cli.terminal.input.has_terminal", lambda: True)
     monkeypatch.setattr("toolwire.cli.terminal.input.edit_line", answer)
-    store = open_store(str(folder / "runs.db"))
     store.runs.append(StoredRun("aa1", "done"), (), 0)
     assert main(["runs", "delete", "aa", "--store", str(folder / "runs.db")]) == code
     assert "aa1" in capsys.readouterr().err
@@ -306,8 +308,7 @@ def test_deletion_is_confirmed_on_a_terminal(folder, capsys, monkeypatch, reply,
 
 
 @pytest.mark.finding("RU4")
-def test_expired_runs_and_records_are_swept(toolwire, folder):
-    store = open_store(str(folder / "runs.db"))
+def test_expired_runs_and_records_are_swept(toolwire, store):
     store.runs.append(StoredRun("over", "done", tenant="any"), (), 0, ttl=-1.0)
     store.runs.append(StoredRun("lasts", "done"), (), 0)
     for number in range(2):
@@ -322,10 +323,9 @@ def test_expired_runs_and_records_are_swept(toolwire, folder):
 @pytest.mark.finding("RU5")
 def test_file_of_an_earlier_version_can_shrink_after_a_vacuum(toolwire, folder):
     path = folder / "runs.db"
-    with sqlite3.connect(path) as connection:  # without `auto_vacuum`
+    with closing(sqlite3.connect(path)) as connection:  # without `auto_vacuum`
         connection.execute("CREATE TABLE records (key)")
         connection.execute("DROP TABLE records")
-    connection.close()
     store = open_store(str(path))
     for number in range(50):
         store.runs.append(StoredRun(str(number), "done"), [b"x" * 20_000], 0, ttl=-1.0)
@@ -335,12 +335,14 @@ def test_file_of_an_earlier_version_can_shrink_after_a_vacuum(toolwire, folder):
     assert path.stat().st_size == before
     assert toolwire("runs", "sweep", "--vacuum") == (0, "deleted 0 expired runs and 0 expired records\n", "")
     assert path.stat().st_size < before / 5
-    assert sqlite3.connect(path).execute("PRAGMA auto_vacuum").fetchone() == (2,)
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA auto_vacuum").fetchone() == (2,)
 
 
 @pytest.mark.finding("RU5")
 def test_vacuum_of_another_store_is_refused_before_anything_is_deleted(monkeypatch, capsys):
     store = open_store("memory:")
+    monkeypatch.setattr(store, "close", lambda: None)  # the command closes it
     store.runs.append(StoredRun("over", "done"), (), 0, ttl=-1.0)
     monkeypatch.setattr("toolwire.cli.agent.runs.open_store_at", lambda address: store)
     assert main(["runs", "sweep", "--vacuum", "--store", "memory:"]) == 2

@@ -3,11 +3,12 @@
 import argparse
 import os
 import subprocess
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from toolwire import ToolCall
+from toolwire import ToolCall, open_store
 from toolwire.cli.main import main
 from toolwire.cli.mcp import serve as mcp_serve
 from warm_command import WARM
@@ -34,10 +35,12 @@ def test_calls_with_side_effects_need_approval(tmp_path, options, text):
     parser = argparse.ArgumentParser()
     mcp_serve.add_to(parser.add_subparsers())
     arguments = parser.parse_args(["serve", str(tools), "--store", str(tmp_path / "runs.db"), *options])
-    server = mcp_serve.make_server(arguments, mcp_serve.load_file(arguments))
-    (result,) = server.runner.run_sync([ToolCall("c1", "pay", {"amount": 5})])
-    assert result.text.startswith(text)
-    server.close()
+    with (
+        closing(open_store(arguments.store)) as store,
+        closing(mcp_serve.make_server(arguments, mcp_serve.load_file(arguments), store)) as server,
+    ):
+        (result,) = server.runner.run_sync([ToolCall("c1", "pay", {"amount": 5})])
+        assert result.text.startswith(text)
 
 
 def test_calls_cannot_wait_in_a_store_of_one_process(tmp_path, capsys):

@@ -2,6 +2,7 @@
 
 import sqlite3
 import time
+from contextlib import closing
 
 import pytest
 
@@ -266,5 +267,7 @@ def test_sqlite_file_survives_a_killed_process(tmp_path, effects):
     process = PROCESSES.Process(target=worker.work, args=(path, effects, ["k"]), kwargs={"die_at": "after complete"})
     process.start()
     process.join()
-    assert sqlite3.connect(path).execute("PRAGMA integrity_check").fetchone() == ("ok",)
-    assert open_store(path).get("k").result == "paid k"
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    with closing(open_store(path)) as store:
+        assert store.get("k").result == "paid k"

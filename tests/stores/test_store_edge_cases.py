@@ -123,7 +123,7 @@ def test_sqlite_file_is_accessible_to_its_owner_only(tmp_path, new_claim, form):
 
 def test_sqlite_file_of_another_version_is_rejected(tmp_path, new_claim):
     path = tmp_path / "records.db"
-    with sqlite3.connect(path) as connection:
+    with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA user_version = 99")
     with pytest.raises(StoreError, match="version 99"):
         open_store(str(path)).claim(new_claim())

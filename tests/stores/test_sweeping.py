@@ -97,6 +97,14 @@ def test_a_sweep_delays_no_call_and_its_failure_is_logged(caplog):
     runner.close()
 
 
+def test_a_sweep_that_ends_because_its_store_is_closed_is_not_reported(caplog):
+    steps = StoreSteps(store := MemoryStore())
+    steps.close()
+    store.close()
+    steps._sweep()
+    assert not caplog.records
+
+
 @pytest.mark.finding("RU4")
 def test_processes_do_not_sweep_at_once():
     """Each `StoreSteps` is like a process that starts now. A sixteenth sweeps at once, the others over the interval."""

@@ -4,6 +4,7 @@ import sqlite3
 import time
 import types
 import uuid
+from contextlib import closing
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -43,11 +44,11 @@ def test_cyclic_and_failing_objects_are_frozen():
 
 
 def test_rows_of_a_database_are_state():
-    connection = sqlite3.connect(":memory:")
-    connection.execute("create table t (x)")
-    before = FrozenState().freeze(connection)
-    connection.execute("insert into t values (1)")
-    assert FrozenState().freeze(connection) != before
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute("create table t (x)")
+        before = FrozenState().freeze(connection)
+        connection.execute("insert into t values (1)")
+        assert FrozenState().freeze(connection) != before
 
 
 def test_changed_default_is_noticed():

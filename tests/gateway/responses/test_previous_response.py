@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import closing
 from pathlib import Path
 
 import openai
@@ -356,7 +357,7 @@ def content_of(store):
 def stored_ids(store):
     import sqlite3
 
-    with sqlite3.connect(store) as connection:
+    with closing(sqlite3.connect(store)) as connection:
         if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'toolwire_responses'").fetchone() is None:
             return []
         return connection.execute("SELECT id FROM toolwire_responses").fetchall()

@@ -8,6 +8,7 @@ import json
 import subprocess
 import threading
 import time
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
@@ -230,7 +231,9 @@ async def test_gateways_sharing_a_store_run_a_keyed_write_once(tmp_path):
     paid, runner = payments()
     pay = calling("pay", amount=1, idempotency_key="k-1")
     address = str(tmp_path / "runs.db")
-    both = await asyncio.gather(*(tool_results(runner(open_store(address)), pay) for _ in range(4)))
+    with ExitStack() as stack:
+        stores = [stack.enter_context(closing(open_store(address))) for _ in range(4)]
+        both = await asyncio.gather(*(tool_results(runner(store), pay) for store in stores))
     assert both == [["paid 1"]] * 4
     assert paid == [1]
 

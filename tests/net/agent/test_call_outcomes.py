@@ -247,6 +247,46 @@ def test_cancelled_read_releases_its_key():
     asyncio.run(test())
 
 
+@pytest.mark.parametrize("at", ["claim", "release"])
+def test_closed_runner_has_released_the_claims_of_cancelled_calls(at, monkeypatch):
+    """The owner of a store closes it after the runner, so nothing may use it later."""
+    monkeypatch.setattr("toolwire.net.tools.steps._CLOSE_TIMEOUT", SAFETY)
+    began, goes_on = threading.Event(), threading.Event()
+
+    class Slow(MemoryStore):
+        def claim(self, claim):
+            if at == "claim":
+                began.set()
+                assert goes_on.wait(SAFETY)
+            return super().claim(claim)
+
+        def release(self, key, token):
+            assert goes_on.wait(SAFETY)
+            return super().release(key, token)
+
+    @tool(effect="read")
+    async def look() -> str:
+        """Look."""
+        began.set()
+        await asyncio.sleep(3600)
+        return "seen"
+
+    async def test():
+        work = asyncio.create_task(runner.run([call("look")], keys={"c": "k"}))
+        await asyncio.to_thread(began.wait, SAFETY)
+        work.cancel()
+        await asyncio.wait({work})
+
+    store = Slow()
+    runner = Runner(look, store=store)
+    asyncio.run(test())
+    with ThreadPoolExecutor(1) as closer:
+        closing = closer.submit(runner.close)
+        goes_on.set()
+        closing.result()
+    assert store.get("k") is None
+
+
 def test_time_budget_interrupts_a_silent_stream(virtual_time):
     class Silent:
         async def ask(self, request):

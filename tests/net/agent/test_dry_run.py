@@ -8,6 +8,7 @@ import os
 import re
 import runpy
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -251,5 +252,6 @@ def test_command_prints_the_plan_as_json(tmp_path):
         ("get_weather", "would_run", None),
         ("send_mail", "would_run", "one mail to ann"),
     ]
-    assert open_store(str(tmp_path / "calls.db")).records() == []
+    with closing(open_store(str(tmp_path / "calls.db"))) as store:
+        assert store.records() == []
     assert not (tmp_path / "called").exists()

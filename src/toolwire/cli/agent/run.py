@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -133,10 +133,9 @@ def run(arguments: argparse.Namespace) -> int:
 
     With --json, an error is printed as an event, too, before it is raised.
     """
-    if arguments.list:
-        return list_records(open_store_at(arguments.store), as_json=arguments.json)
-    if arguments.resolve:
-        return resolve_record(open_store_at(arguments.store), arguments)
+    if arguments.list or arguments.resolve:
+        with closing(open_store_at(arguments.store)) as store:
+            return list_records(store, as_json=arguments.json) if arguments.list else resolve_record(store, arguments)
     _check_usage(arguments)
     prompt = _read_prompt(arguments)
     make_price(arguments.price)
@@ -260,18 +259,20 @@ class _PromptRun:
 
         arguments = self._arguments
         output_type = _read_output_type(arguments.output_schema)
-        async with open_tools(arguments) as tools, make_client(arguments) as client:
+        async with open_tools(arguments) as tools, make_client(arguments) as client, AsyncExitStack() as stack:
+            has_store = arguments.store != "none"
             agent = make_agent(
                 client,
                 tools,
                 arguments,
-                store=None if arguments.store == "none" else open_store_at(arguments.store),
+                store=stack.enter_context(closing(open_store_at(arguments.store))) if has_store else None,
                 approve="suspend" if arguments.suspend else self._thread.approve,
                 budget=Budget(iterations=arguments.max_iterations),
                 system=arguments.system,
                 output_type=output_type,
                 dry_run=arguments.dry_run,
             )
+            stack.push_async_exit(agent)
             self._box = agent.runner.box
             async with aclosing(agent.stream(prompt)) as events:
                 async for event in events:

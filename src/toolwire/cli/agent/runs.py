@@ -8,6 +8,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import aclosing, closing
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -60,8 +61,9 @@ async def _resume(store: Store, session: Session, arguments: argparse.Namespace)
         agent = make_agent(
             client, tools, arguments, store=store, approve="suspend", budget=budget, tenant=arguments.tenant
         )
-        async for event in agent.resume_stream(session.state.run_id):
-            answer = live.show(event) or answer
+        async with agent, aclosing(agent.resume_stream(session.state.run_id)) as events:
+            async for event in events:
+                answer = live.show(event) or answer
     assert answer is not None
     return answer
 
@@ -119,9 +121,17 @@ def add_to(commands: Any) -> None:
     _add_run(_add_verb(verbs, "rebuild", "fold the events of a run, and correct its status and summary", _rebuild))
 
 
-def _add_verb(verbs: Any, name: str, about: str, run: Any) -> argparse.ArgumentParser:
-    """Add an action with the options that nearly all actions have (--store, --tenant, --json), and return its parser."""
-    parser = add_command(verbs, name, about, f"{about.capitalize()}.\n\n{_EXAMPLES}", run)
+def _add_verb(verbs: Any, name: str, about: str, run: Callable[..., int]) -> argparse.ArgumentParser:
+    """Add an action with the options that nearly all actions have (--store, --tenant, --json), and return its parser.
+
+    `run` is called with the store, which is closed afterwards.
+    """
+
+    def run_with_store(arguments: argparse.Namespace) -> int:
+        with closing(open_store_at(arguments.store)) as store:
+            return run(store, arguments)
+
+    parser = add_command(verbs, name, about, f"{about.capitalize()}.\n\n{_EXAMPLES}", run_with_store)
     if name != "resume":  # has all options of an agent
         add_store_option(parser, "the store: a file, redis://… or postgresql://…")
     if name != "sweep":  # expired runs of every tenant are deleted
@@ -152,9 +162,9 @@ def _add_resume(verbs: Any) -> None:
     add_tool_options(parser)
 
 
-def _list(arguments: argparse.Namespace) -> int:
+def _list(store: Store, arguments: argparse.Namespace) -> int:
     """Print the stored runs as a table or as JSON."""
-    runs = _find_runs(open_store_at(arguments.store), arguments)
+    runs = _find_runs(store, arguments)
     if arguments.json:
         print(json_text([_run_document(run) for run in runs]))
     elif not runs:
@@ -174,9 +184,8 @@ def _find_runs(store: Store, arguments: argparse.Namespace) -> tuple[StoredRun, 
     return tuple(run for run in running if _display_status(run) == status)[:limit]
 
 
-def _show(arguments: argparse.Namespace) -> int:
+def _show(store: Store, arguments: argparse.Namespace) -> int:
     """Print a run with its times, its numbers of requests and calls, and its waiting calls; with --json also its state."""
-    store = open_store_at(arguments.store)
     stored, session = _load(store, arguments.run_id, arguments.tenant)
     if arguments.json:
         waiting = [msgspec.to_builtins(call) for call in session.waiting]
@@ -197,40 +206,38 @@ def _show(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _approve(arguments: argparse.Namespace) -> int:
+def _approve(store: Store, arguments: argparse.Namespace) -> int:
     from ...net.agent.checkpoints import approve_call
 
     edited = None if arguments.arguments is None else _parse_object(arguments.arguments)
-    return _decide(approve_call, edited, arguments)
+    return _decide(store, approve_call, edited, arguments)
 
 
-def _deny(arguments: argparse.Namespace) -> int:
+def _deny(store: Store, arguments: argparse.Namespace) -> int:
     from ...net.agent.checkpoints import deny_call
 
-    return _decide(deny_call, arguments.reason, arguments)
+    return _decide(store, deny_call, arguments.reason, arguments)
 
 
-def _supply(arguments: argparse.Namespace) -> int:
+def _supply(store: Store, arguments: argparse.Namespace) -> int:
     from ...net.agent.checkpoints import supply_result
 
-    return _decide(supply_result, parse(arguments.result), arguments)
+    return _decide(store, supply_result, parse(arguments.result), arguments)
 
 
-def _resume_stored(arguments: argparse.Namespace) -> int:
+def _resume_stored(store: Store, arguments: argparse.Namespace) -> int:
     if not arguments.tools:
         raise ConfigError(
             "the tools of the run are missing", hint="toolwire runs resume RUN -t TOOLS -m PROVIDER/MODEL"
         )
-    store = open_store_at(arguments.store)
     return resume(store, _load(store, arguments.run_id, arguments.tenant)[1], arguments)
 
 
-def _delete(arguments: argparse.Namespace) -> int:
+def _delete(store: Store, arguments: argparse.Namespace) -> int:
     """Delete runs after a confirmation, and print the result.
 
     A run that a process continues is kept, and reported with exit code 1.
     """
-    store = open_store_at(arguments.store)
     run_ids = list(dict.fromkeys(find_run_id(store, prefix, arguments.tenant) for prefix in arguments.run_ids))
     if not arguments.yes and not _confirm_deletion(run_ids):
         return 1
@@ -254,12 +261,11 @@ def _confirm_deletion(run_ids: list[str]) -> bool:
     return is_confirmed(f"Delete {count_of(len(run_ids), 'run')}?")
 
 
-def _sweep(arguments: argparse.Namespace) -> int:
+def _sweep(store: Store, arguments: argparse.Namespace) -> int:
     """Delete expired runs and records, vacuum the file with --vacuum, and print the numbers.
 
     Raises `ConfigError` for --vacuum with a store that is not a SQLite file.
     """
-    store = open_store_at(arguments.store)
     vacuum = getattr(store, "vacuum", None)
     if arguments.vacuum and vacuum is None:
         raise ConfigError("--vacuum is for SQLite files", hint="other stores reuse the space by themselves")
@@ -274,7 +280,7 @@ def _sweep(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _rebuild(arguments: argparse.Namespace) -> int:
+def _rebuild(store: Store, arguments: argparse.Namespace) -> int:
     """Read every event of a run, store the status and the summary that follow from them, and print both.
 
     Raises `RunConflict` if another process continues the run.
@@ -283,7 +289,6 @@ def _rebuild(arguments: argparse.Namespace) -> int:
     from ...net.agent.checkpoints import run_status, run_summary
     from ...run.session.events import decode_events
 
-    store = open_store_at(arguments.store)
     stored, session = _load(store, arguments.run_id, arguments.tenant)
     kinds = Counter(event.kind for event in decode_events(read_rows(store.runs, stored)))
     size = sum(map(len, read_rows(store.runs, stored)))
@@ -295,13 +300,7 @@ def _rebuild(arguments: argparse.Namespace) -> int:
     if is_changed and store.runs.append(replace(rebuilt, token=""), (), stored.version) is None:
         raise RunConflict(f"another process continues run {stored.run_id}", hint="try again when it has ended")
     if arguments.json:
-        found = {
-            "run_id": stored.run_id,
-            "status": status,
-            "events": dict(kinds),
-            "bytes": size,
-            "corrected": is_changed,
-        }
+        found = {"run_id": stored.run_id, "status": status, "events": kinds, "bytes": size, "corrected": is_changed}
         print(json_text(found))
         return 0
     counts = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
@@ -337,12 +336,11 @@ def find_run_id(store: Store, prefix: str, tenant: str) -> str:
     return runs[0]
 
 
-def _decide(decide: Callable[..., StoredRun], value: Any, arguments: argparse.Namespace) -> int:
+def _decide(store: Store, decide: Callable[..., StoredRun], value: Any, arguments: argparse.Namespace) -> int:
     """Decide about a waiting call with `decide` and `value`; print the calls that still wait and the next command.
 
     A run named `call-…` is a single call of an MCP server, which its client continues.
     """
-    store = open_store_at(arguments.store)
     run_id = find_run_id(store, arguments.run_id, arguments.tenant)
     stored = decide(store, run_id, arguments.call_id, value, tenant=arguments.tenant)
     _, session = _load(store, stored.run_id, stored.tenant)

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from ...mcp.server.offers import Prompt, Resource
     from ...mcp.server.server import Server
     from ...run.tools.toolbox import Entry, Toolbox
+    from ...run.values.records import Store
 
     _Stamp: TypeAlias = tuple[int, int] | None
 
@@ -270,7 +271,8 @@ def _configure_log(arguments: argparse.Namespace) -> None:
 async def _serve(arguments: argparse.Namespace, loaded: Offer | None, guard: Guard | None) -> None:
     """Open the source, and serve its tools until the client disconnects or a signal arrives."""
     async with _open_offer(arguments, loaded) as offered:
-        server = make_server(arguments, offered)
+        store = open_store_at(arguments.store)
+        server = make_server(arguments, offered, store)
         follower = asyncio.create_task(follow_changes(server, offered.file if arguments.reload else None))
         try:
             if guard is None:
@@ -284,6 +286,7 @@ async def _serve(arguments: argparse.Namespace, loaded: Offer | None, guard: Gua
             with suppress(asyncio.CancelledError):
                 await follower
             server.close()
+            store.close()
 
 
 class Offer(NamedTuple):
@@ -332,7 +335,7 @@ async def _open_offer(arguments: argparse.Namespace, loaded: Offer | None) -> As
         yield Offer(box, arguments.name or name)
 
 
-def make_server(arguments: argparse.Namespace, offered: Offer) -> Server:
+def make_server(arguments: argparse.Namespace, offered: Offer, store: Store) -> Server:
     """Return the server of an opened source.
 
     Raises `ConfigError` for --approve suspend with a store in memory, and for an unset variable.
@@ -349,7 +352,7 @@ def make_server(arguments: argparse.Namespace, offered: Offer) -> Server:
         prompts=offered.prompts,
         name=offered.name,
         instructions=arguments.instructions or offered.instructions,
-        store=open_store_at(arguments.store),
+        store=store,
         policy=None if arguments.approve is None else Policy(approve=("write", "idempotent")),
         approve=arguments.approve,
         lease=arguments.lease,

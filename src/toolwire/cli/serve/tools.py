@@ -114,7 +114,7 @@ class ToolLoader:
         content = _content_hash(row)
         async with AsyncExitStack() as stack:
             sources = await _load_sources(row, stack)
-            runner = _make_runner(row, sources, self._observers)
+            runner = _make_runner(row, sources, self._observers, stack)
             stack.callback(runner.close)
             return _OpenRow(row, content, runner, stack.pop_all())
 
@@ -135,8 +135,8 @@ class ToolLoader:
         return before if is_same else Server(runner=published[0].runner)
 
 
-def _make_runner(row: ToolsRow, sources: list[Source], observers: Sequence[Observer]) -> Runner:
-    """Return the runner of a row.
+def _make_runner(row: ToolsRow, sources: list[Source], observers: Sequence[Observer], stack: AsyncExitStack) -> Runner:
+    """Return the runner of a row. `stack` closes its store.
 
     Calls that need approval wait in its store, if another process can open the store. Raises `ConfigError` for
     `approve` with a store in memory, and for a missing folder.
@@ -152,6 +152,7 @@ def _make_runner(row: ToolsRow, sources: list[Source], observers: Sequence[Obser
         raise ConfigError("approve of [tools] needs a store", hint='add store = "runs.db", for `toolwire runs approve`')
     require_store_folder(row.store, "[tools] store")
     store = open_store(row.store)
+    stack.callback(store.close)
     return Runner(
         *sources,
         store=store,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -213,8 +214,8 @@ def _load_stored_run(arguments: argparse.Namespace) -> RunTrace:
     from ..agent.runs import find_run_id
     from ..sources.targets import open_store_at
 
-    store = open_store_at(arguments.store)
-    stored = store.runs.get(find_run_id(store, arguments.file, arguments.tenant))
-    assert stored is not None
-    sanitiser = Sanitiser(Redactor(environment_secrets(os.environ)))
-    return trace_of_log(stored.run_id, read_rows(store.runs, stored), sanitiser)
+    with closing(open_store_at(arguments.store)) as store:
+        stored = store.runs.get(find_run_id(store, arguments.file, arguments.tenant))
+        assert stored is not None
+        sanitiser = Sanitiser(Redactor(environment_secrets(os.environ)))
+        return trace_of_log(stored.run_id, read_rows(store.runs, stored), sanitiser)

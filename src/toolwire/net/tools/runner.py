@@ -173,6 +173,7 @@ class Runner:
 
     def close(self) -> None:
         self._invoker.close()
+        self._store_steps.close()
         self._check_threads.close()
         self._approver.close()
 

@@ -14,8 +14,11 @@ import random
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import Future, wait
+from contextlib import suppress
 from functools import partial
 from typing import Any, Literal, TypeAlias
+from weakref import WeakSet
 
 from ...ir.errors import StoreError
 from ...ir.pointer import Object
@@ -225,6 +228,7 @@ _SWEEP_INTERVAL = 600.0  # seconds on average; records live for a day, runs for 
 _SWEEP_LIMIT = 5000  # records and runs per sweep: a few seconds of one thread, which mostly pauses
 _NEXT_SWEEP_AFTER_LIMIT = 2.0  # seconds until the next sweep if this one left something: above any rate of new runs
 _FIRST_USE_SHARE = 1 / 16  # share of the processes that sweep at their first use: of many short processes, some do
+_CLOSE_TIMEOUT = 2.0  # seconds; a release takes milliseconds, and an unreachable store must not delay the exit
 _log = logging.getLogger("toolwire.runs")
 
 
@@ -234,6 +238,8 @@ class StoreSteps:
     def __init__(self, store: Store | None) -> None:
         self._optional_store = store
         self._threads = ThreadPool(_THREADS)
+        self._releases: WeakSet[Future[None]] = WeakSet()  # the pool keeps a future until it is done
+        self._is_closed = False
         delay = 0.0 if random.random() < _FIRST_USE_SHARE else random.uniform(0.0, _SWEEP_INTERVAL)
         self._next_sweep = time.monotonic() + delay
 
@@ -279,9 +285,20 @@ class StoreSteps:
         finally:
             renewal.cancel()
 
-    def release(self, key: str, token: str) -> None:
-        """Release a claim in the background; if that fails, its lease expires."""
-        self._threads.submit(partial(self._store.release, key, token))
+    def release(self, key: str, token: str, claim: Future[Record] | None = None) -> None:
+        """Release a claim in the background, once `claim` has ended; if that fails, its lease expires."""
+
+        def work() -> None:
+            if claim is not None:
+                claim.exception()  # waits, and raises if the claim was cancelled before it began
+            self._store.release(key, token)
+
+        self._releases.add(self._threads.submit(work))
+
+    def close(self) -> None:
+        """Wait until the claims of cancelled calls are released, so that the store's owner may close it."""
+        self._is_closed = True
+        wait(self._releases, _CLOSE_TIMEOUT)
 
     def _sweep(self) -> None:
         """Remove expired records and runs, and set the time of the next sweep: soon if some are left.
@@ -293,17 +310,16 @@ class StoreSteps:
             if self._store.sweep(_SWEEP_LIMIT) >= _SWEEP_LIMIT:
                 delay = _NEXT_SWEEP_AFTER_LIMIT * random.uniform(0.5, 1.5)
         except Exception as error:  # noqa: BLE001  # also a store of the user: its errors must not end the calls
-            _log.warning("cannot remove expired records and runs from the store: %s", error)
+            if not self._is_closed:  # else the store may be closed, too
+                _log.warning("cannot remove expired records and runs from the store: %s", error)
         self._next_sweep = time.monotonic() + delay
 
     async def _renew(self, key: str, token: str, lease: float) -> None:
         """Renew a lease until cancelled. A failure is ignored: the next attempt comes before the lease expires."""
         while True:
             await asyncio.sleep(lease / 3)
-            try:
+            with suppress(StoreError):
                 await self.use(self._store.renew, key, token, lease)
-            except StoreError:
-                continue
 
     async def _claim(self, claim: Claim) -> Record:
         """Claim a key on a thread. If this task is cancelled meanwhile, the claim is released once it is made."""
@@ -311,5 +327,5 @@ class StoreSteps:
         try:
             return await asyncio.wrap_future(pending_claim)
         except asyncio.CancelledError:  # the claim may still succeed, and the call will not run
-            pending_claim.add_done_callback(lambda _: self.release(claim.key, claim.token))
+            self.release(claim.key, claim.token, pending_claim)
             raise

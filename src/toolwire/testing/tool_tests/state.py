@@ -13,7 +13,7 @@ import time
 import types
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import date, datetime
 from datetime import time as clock_time
 from itertools import islice
@@ -149,7 +149,7 @@ def _hash_file(path: Path) -> str:
             return f"{size}"
         data = path.read_bytes()
         if data.startswith(b"SQLite format 3"):
-            with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as database:
+            with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
                 return _hash(_mask_text("\n".join(islice(database.iterdump(), _MAX_LINES))))
         return _hash(_mask_text(data.decode(errors="replace")))
     except (OSError, sqlite3.Error):
