@@ -672,7 +672,7 @@ def test_messages_are_sanitised_once_in_a_replay(tmp_path, monkeypatch, with_age
 @pytest.mark.parametrize(
     "line",
     [
-        '{"event":"run","ms":0,"span":1,"request":' + "[" * 5000 + "]" * 5000 + "}",
+        '{"event":"run","ms":0,"span":1,"request":' + "[" * 100_000 + "]" * 100_000 + "}",
         '{"event":"request","ms":1,"span":9,"parent":1,"base":1,"kept":1,"body":{"messages":7}}',
         '{"event":"request","ms":1,"span":9,"parent":1,"base":1,"kept":-5,"body":{"tools":"abc"}}',
     ],

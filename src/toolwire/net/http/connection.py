@@ -138,8 +138,9 @@ class HttpConnection(asyncio.Protocol):
 
     async def write_chunk(self, pieces: Sequence[bytes]) -> None:
         """Write a part of a streamed body, and wait while the server does not read."""
-        if self._transport is not None:
-            self._transport.writelines(pieces)
+        # Joined, because `writelines` of asyncio never pauses the writer in Python 3.12.0 to 3.12.8, 3.13.0 and 3.13.1
+        # (CVE-2024-12254): the whole body would be buffered in memory.
+        self.write(b"".join(pieces))
         while self._is_writing_paused and self._error is None and self.is_open:
             self._write_waiter = self._loop.create_future()
             try:
