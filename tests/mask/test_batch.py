@@ -5,9 +5,9 @@ import random
 import numpy as np
 import pytest
 
-from byte_tokenizer import make_tokenizer
+from byte_tokenizer import make_backend, make_tokenizer
 from toolwire.ir.errors import ConfigError
-from toolwire.mask import BatchMask, JSONSchemaMask, RegexMask
+from toolwire.mask import BatchMask, JSONSchemaMask, MaskTokenizer, RegexMask
 
 SCHEMA = {"type": "array", "items": {"enum": ["a", 10, True]}}
 
@@ -38,3 +38,5 @@ def test_wrong_batches_are_refused():
         BatchMask([])
     with pytest.raises(ConfigError, match="expected 1 tokens, got 2"):
         BatchMask([mask]).accept([1, 2])
+    with pytest.raises(ConfigError, match="the same width"):
+        BatchMask([mask, RegexMask("a", MaskTokenizer.from_tokenizer(make_backend(), 364))])

@@ -72,6 +72,37 @@ def test_client_closed_while_connecting_leaves_no_process(effects):
     run(test())
 
 
+def test_client_closed_while_the_old_connection_closes_opens_no_new_one(monkeypatch):
+    opened = []
+
+    class SlowLink:
+        """A connection that closes only when it is told to, and has no requests."""
+
+        has_pending = False
+
+        def __init__(self):
+            self.closing, self.may_close = asyncio.Event(), asyncio.Event()
+
+        async def close(self):
+            self.closing.set()
+            await self.may_close.wait()
+
+    async def test():
+        client = McpClient(ServerSpec("s", url="http://127.0.0.1:9/mcp"))
+        monkeypatch.setattr(client.connection, "_make_link", lambda: opened.append(1))
+        client.connection.link = old = SlowLink()
+        restoring = asyncio.create_task(client.restore())
+        await old.closing.wait()
+        await client.close()
+        old.may_close.set()
+        async with asyncio.timeout(SAFETY):
+            with pytest.raises(ServerGone, match="it is closed"):
+                await restoring
+        assert not opened
+
+    run(test())
+
+
 def test_stdio_connection_closed_while_opening_leaves_no_process(effects):
     async def test():
         link = StdioLink(identifiable_server(effects), lambda _: None, lambda _: None)

@@ -12,6 +12,7 @@ from toolwire.mcp.protocol.rpc import Result, RpcRequest, read, write
 from toolwire.mcp.server.conversation import Conversation
 from toolwire.mcp.server.server import Server
 from toolwire.net import approve_call
+from toolwire.net.tools.runner import Runner
 from toolwire.run import Policy, Session
 from toolwire.wire.mcp.versions import LATEST
 
@@ -160,3 +161,12 @@ def test_long_arguments_are_not_elicited(store):
 def test_suspend_needs_a_store():
     with pytest.raises(ConfigError, match="needs a store"):
         Server(pay, approve="suspend")
+
+
+@pytest.mark.parametrize("option", [{"policy": Policy(approve=("write",))}, {"approve": "elicit"}, {"store": "given"}])
+def test_runner_excludes_the_options_that_it_replaces(option, store):
+    option = {name: store if value == "given" else value for name, value in option.items()}
+    with pytest.raises(ConfigError, match="runner= excludes sources, store, policy and approve"):
+        Server(runner=Runner(pay), **option)
+    with pytest.raises(ConfigError, match="runner= excludes sources"):
+        Server(pay, runner=Runner(pay))

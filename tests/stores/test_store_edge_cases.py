@@ -14,7 +14,7 @@ import pytest
 from stores.servers import open_test_store
 from toolwire._extras import install_command
 from toolwire.ir.errors import ConfigError, MissingExtra, StoreError
-from toolwire.net.stores import open_store
+from toolwire.net.stores import open_store, sqlite_connection
 from toolwire.net.stores.memory import MemoryStore
 from toolwire.net.stores.sqlite import SqliteStore
 from toolwire.run.values.records import DAY, StoredRun
@@ -127,6 +127,24 @@ def test_sqlite_file_of_another_version_is_rejected(tmp_path, new_claim):
         connection.execute("PRAGMA user_version = 99")
     with pytest.raises(StoreError, match="version 99"):
         open_store(str(path)).claim(new_claim())
+
+
+def test_sqlite_file_that_another_process_moves_to_a_later_version_is_rejected(tmp_path, new_claim, monkeypatch):
+    path = tmp_path / "records.db"
+    read_version, reads = sqlite_connection._read_version, []
+
+    def read_then_move(connection):
+        reads.append(read_version(connection))
+        if len(reads) == 1:
+            with sqlite3.connect(path) as other:
+                other.execute("PRAGMA user_version = 99")
+            other.close()
+        return reads[-1]
+
+    monkeypatch.setattr(sqlite_connection, "_read_version", read_then_move)
+    with pytest.raises(StoreError, match="version 99"):
+        open_store(str(path)).claim(new_claim())
+    assert reads[0] == 0
 
 
 OLD_RUNS = """

@@ -107,6 +107,13 @@ def test_number_of_shrink_attempts_is_limited():
     assert len(attempts) <= 5
 
 
+def test_only_smaller_arguments_are_attempts_to_shrink():
+    values = {f"n{number}": 0 for number in range(9)}  # 1 and -1 are not smaller than 0
+    found = shrink_arguments({**values, "text": "b"}, lambda arguments: arguments.keys() >= values.keys(), attempts=11)
+    assert found == values
+    assert shrink_arguments({**values, "z": "bb"}, lambda arguments: len(arguments) == 10, attempts=12)["z"] == ""
+
+
 def test_placeholders_are_replaced_in_nested_values():
     value = {"paths": ["${canary}", {"in": "../${folder}/x"}], "count": 1}
     assert expand_placeholders(value, "/o/c.txt", "/o") == {"paths": ["/o/c.txt", {"in": "..//o/x"}], "count": 1}

@@ -48,6 +48,14 @@ def test_legacy_functions_are_answered_with_function_call_in_streams():
     assert [chunk["choices"][0]["finish_reason"] for chunk in chunks if chunk["choices"]][-1] == "function_call"
 
 
+@pytest.mark.parametrize("arguments", [{"x": 1}, {}, [], None, "", "{}", '{"x": 1}'])
+def test_arguments_of_a_legacy_call_are_written_as_they_were_read(arguments):
+    message = {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": arguments}}
+    body = {"model": "m", "messages": [message]}
+    wire = get("openai_chat")
+    assert wire.encode_request(wire.decode_request(body)).body == body
+
+
 @pytest.mark.finding("G11")
 def test_legacy_functions_ask_for_one_call_and_report_a_second():
     sent = translate(LEGACY, source="openai_chat", target="anthropic").body

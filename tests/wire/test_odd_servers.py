@@ -406,3 +406,16 @@ def test_annotations_that_come_after_their_text_are_reported():
     decoder = get("openai_chat").stream_decoder()
     assert fold(decoder.feed(data)).text == "Look"
     assert "a message adds annotations to text that has been sent" in [loss.detail for loss in decoder.losses]
+
+
+def test_error_beside_empty_choices_is_the_fault():
+    error = {"message": "overloaded", "type": "server_error", "code": 503}
+    response = get("openai_chat").decode_response({"id": "x", "choices": [], "error": error})
+    assert response.fault.message == "overloaded"
+    assert get("openai_chat").decode_response({"id": "x", "choices": []}).fault is None
+
+
+def test_reference_in_an_answer_is_opaque_with_its_own_type():
+    items = [{"id": "msg_1"}, {"role": "user", "content": "hi"}]
+    parts = get("openai_responses").decode_response({"id": "r", "output": items, "status": "completed"}).parts
+    assert [(part.type, part.value) for part in parts] == [("item_reference", items[0]), ("message", items[1])]

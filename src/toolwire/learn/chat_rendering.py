@@ -114,9 +114,10 @@ def text_segments(
     """Return a plain text as segments, for texts with calls in Toolformer's format.
 
     The objective of the paper trains all of it. The spans `untrained`, such as the results of calls, have no loss.
-    `end` is trained after the text. `start` is the token before it, which has no loss.
+    `end` is trained after the text. `start` is the token before it, which has no loss. Raise ConfigError if spans
+    overlap or are outside the text.
     """
-    segments = [TrainingSegment(start)]
+    segments: list[TrainingSegment] = []
     position = 0
     for first, stop in sorted(untrained):
         if not position <= first <= stop <= len(text):
@@ -124,7 +125,8 @@ def text_segments(
         segments += (TrainingSegment(text[position:first], trained=True), TrainingSegment(text[first:stop]))
         position = stop
     segments.append(TrainingSegment(text[position:] + end, trained=True))
-    return tuple(segment for segment in segments if segment.text)
+    # `start` is not joined: tokenizers add it to the tokens, not to the text
+    return (*([TrainingSegment(start)] if start else ()), *_join_untrained(segments))
 
 
 def encode_segments(segments: Sequence[TrainingSegment], tokenizer: Any) -> TrainingRow:
@@ -182,7 +184,7 @@ def _without_reasoning(message: Message) -> Message:
 
 
 def _join_untrained(segments: Iterable[TrainingSegment]) -> tuple[TrainingSegment, ...]:
-    """Join neighbouring segments without a loss, so that they are tokenized as one text."""
+    """Join neighbouring segments without a loss, so that they are tokenized as one text; leave out empty segments."""
     joined: list[TrainingSegment] = []
     for segment in segments:
         if joined and not segment.trained and not joined[-1].trained:

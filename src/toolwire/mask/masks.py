@@ -258,22 +258,25 @@ def _require_valid(matcher: Any, kind: str) -> None:
 
 
 class BatchMask:
-    """The masks of a batch: row `index` of the result belongs to `states[index]`.
-
-    `threads` is the number of threads of the engine; None for most of the processors.
-    """
+    """The masks of a batch: row `index` of the result belongs to `states[index]`."""
 
     __slots__ = ("_executor", "_rows", "states")
 
     def __init__(
         self, outputs: Sequence[Mask | MaskState], *, max_tokens: int | None = None, threads: int | None = None
     ) -> None:
+        """Begin an output for each `Mask`, limited to `max_tokens`; a `MaskState` continues with its own limit.
+
+        `threads` is the number of threads of the engine; None for most of the processors. Raise ConfigError for no
+        outputs, for an invalid `max_tokens`, and for masks of different widths. Tokenizers are not compared further:
+        each row is computed for its own.
+        """
         if not outputs:
             raise ConfigError("a batch needs at least one mask")
         self.states = [output.start(max_tokens) if isinstance(output, Mask) else output for output in outputs]
         widths = {state.width for state in self.states}
         if len(widths) > 1:
-            raise ConfigError("the masks of a batch must share a tokenizer")
+            raise ConfigError("the masks of a batch must have the same width", hint="use one tokenizer for all")
         self._executor: Any = llguidance.LLExecutor(threads)
         self._rows = np.zeros((len(self.states), widths.pop()), np.uint32)
 

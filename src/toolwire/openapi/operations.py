@@ -231,14 +231,18 @@ def _with_hash(name: str, method: str, path: str) -> str:
 
 
 def check_path(path: str) -> None:
-    """Raise SchemaError for a path that would leave the base URL. It may have a fixed query; a fragment is not sent."""
+    """Raise SchemaError for a path that would leave the base URL, or that has a parameter in its query.
+
+    It may have a fixed query; a fragment is not sent. `//host` is harmless: the path is appended to the base URL as
+    text, not resolved against it.
+    """
     if not path.startswith("/") or "\\" in path or not path.isprintable():
         raise SchemaError("the path must begin with a slash and have no backslashes or control characters")
     template, _, fixed = path.partition("#")[0].partition("?")
     if "{" in fixed:
         raise SchemaError("the path must not contain parameters in its query")
-    decoded = unquote(unquote(template))  # some servers decode a path twice
-    if has_dot_segment(template) or has_dot_segment(decoded):
+    # Some servers decode a path twice. Decoding leaves plain dots and slashes as they are, so the result shows them too.
+    if has_dot_segment(unquote(unquote(template))):
         raise SchemaError("the path must not contain the segments '.' or '..'")
 
 

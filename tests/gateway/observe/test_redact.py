@@ -154,3 +154,10 @@ def test_log_redaction_ends_with_its_context(captured_log):
         pass
     logging.getLogger("toolwire.x").warning("correct horse")
     assert captured_log.getvalue() == "correct horse\n"
+
+
+def test_secret_that_begins_with_a_temporary_secret_is_removed_whole():
+    redactor = Redactor(["access-token-and-more"])
+    redactor.add_temporary_secret("access-token")
+    redactor.add_temporary_secret("access-token-2")
+    assert redactor("x access-token-and-more access-token-2 access-token") == "x [removed] [removed] [removed]"

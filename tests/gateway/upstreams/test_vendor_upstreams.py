@@ -270,7 +270,7 @@ async def test_keys_and_headers_are_in_no_log_and_no_recording(tmp_path, caplog)
         ),
         ({"key_command": []}, r"\[upstreams.a\]: key_command must be a list of texts"),
         ({"key_command": ["no-such-program-at-all"]}, r"\[upstreams.a\]: key_command: cannot find the program"),
-        ({"key_command": ["true"], "key_env": "UPSTREAM_KEY"}, r"\[upstreams.a\]: has both key_env and key_command"),
+        ({"key_command": ["true"], "key_env": "UPSTREAM_KEY"}, r"\[upstreams.a\]: has key_env and key_command"),
         (
             {"key_command": ["true"], "key_timeout": 0},
             r"\[upstreams.a\] key_timeout: must be positive and finite, got 0",
@@ -295,6 +295,24 @@ async def test_keys_and_headers_are_in_no_log_and_no_recording(tmp_path, caplog)
 def test_invalid_settings_are_explained_at_the_start(row, words):
     with pytest.raises(ConfigError, match=words):
         Gateway(parse_settings({"upstreams": {"a": {"provider": "openai", **row}}}), environment=ENVIRONMENT)
+
+
+@every_case(
+    ("content", "words"),
+    [
+        (b"\xff\xfe", "cannot read key_file: it is not UTF-8 text"),
+        (b" \n", "key_file .* is empty"),
+        (None, "cannot read key_file: No such file"),
+    ],
+)
+def test_key_file_without_a_key_is_refused(tmp_path, content, words):
+    path = tmp_path / "key"
+    path.unlink(missing_ok=True)
+    if content is not None:
+        path.write_bytes(content)
+    row = {"provider": "openai", "key_file": str(path)}
+    with pytest.raises(ConfigError, match=rf"\[upstreams.a\]: {words}"):
+        Gateway(parse_settings({"upstreams": {"a": row}}), environment={})
 
 
 def test_environment_without_an_address_or_a_project_adds_no_upstream():

@@ -162,6 +162,17 @@ def test_masked_spans_of_a_text_have_no_labels(pieces):
     assert tokenizer.decode(labelled) == "".join(expected) + "<|im_end|>"
 
 
+def test_adjoining_spans_without_a_loss_are_one_segment():
+    segments = text_segments("0ab12cd", [(0, 1), (3, 4), (4, 5), (5, 5)], start="<s>")
+    assert [(segment.text, segment.trained) for segment in segments] == [
+        ("<s>", False),
+        ("0", False),
+        ("ab", True),
+        ("12", False),
+        ("cd", True),
+    ]
+
+
 def test_span_outside_the_text_is_refused():
     with pytest.raises(ConfigError, match="3:9 overlaps another one, or is outside"):
         text_segments("abcd", [(3, 9)])

@@ -109,13 +109,17 @@ def _drop_refused(params: Params, refused: dict[str, str], losses: Losses) -> Pa
 
 
 def _fit_limits(params: Params, limits: Limits, losses: Losses) -> Params:
-    """Drop a user field that the target would reject, cut surplus stop sequences, move numbers into their ranges.
+    """Return the parameters within the limits of the target, and add every change to `losses`.
 
-    Every change is added to `losses`.
+    A `user` that is a document or too long is dropped, surplus stop sequences are cut, a `max_tokens` that is too small
+    is raised, a `top_k` with a fraction is rounded down or, out of range, dropped, and other numbers become the nearest
+    bound of their range.
     """
     if params.user is not None and params.user.startswith("{"):
-        # A JSON document (device, account, session) is only for the provider that it was made for.
-        detail = "it contains more than an id and was made for another provider"
+        # Claude Code sends a JSON document (device, account, session), which is only for Anthropic. A request has no
+        # record of its source, so the document is dropped for the same provider too; requests that need no
+        # translation are forwarded with it.
+        detail = "it contains more than an id, which only its own provider may get"
         losses.add(join("params", "user"), "user", "dropped", detail, "info")
         params = replace(params, user=None)
     if params.user is not None and limits.user_length is not None and len(params.user) > limits.user_length:

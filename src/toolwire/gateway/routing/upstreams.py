@@ -118,10 +118,8 @@ class ConfiguredUpstream:
 
 def find_vendor(name: str, row: UpstreamRow) -> Vendor:
     """Return the provider of a row. Raise ConfigError, with the location of the row, if there is no such provider."""
-    try:
+    with _at_row(name):
         return COMPATIBLE if row.provider is None else find(row.provider)
-    except ConfigError as error:
-        raise ConfigError(f"{_location(name)}: {error.message}", hint=error.hint) from None
 
 
 def _location(name: str) -> str:
@@ -160,11 +158,11 @@ def known_keys(rows: Mapping[str, UpstreamRow], environment: Mapping[str, str]) 
 def _read_key(name: str, row: UpstreamRow, environment: Mapping[str, str]) -> str | None:
     """Return the key from the variable or file of the row, or None for a key command or the provider's usual variable.
 
-    Raise ConfigError if it cannot be read, or if the row names several sources.
+    Raise ConfigError if it cannot be read or is empty, or if the row names several sources.
     """
     sources = [source for source in ("key_env", "key_file", "key_command") if getattr(row, source) is not None]
     if len(sources) > 1:
-        raise ConfigError(f"{_location(name)}: has both {' and '.join(sources)}", hint="keep one of them")
+        raise ConfigError(f"{_location(name)}: has {' and '.join(sources)}", hint="keep one of them")
     if row.key_env is not None:
         key = environment.get(row.key_env, "").strip()
         if not key:
@@ -172,9 +170,13 @@ def _read_key(name: str, row: UpstreamRow, environment: Mapping[str, str]) -> st
         return key
     if row.key_file is not None:
         try:
-            return Path(row.key_file).read_text("utf-8").strip()
-        except OSError as error:
-            raise ConfigError(f"{_location(name)}: cannot read key_file: {error.strerror}") from None
+            key = Path(row.key_file).read_text("utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+            raise ConfigError(f"{_location(name)}: cannot read key_file: {reason}") from None
+        if not key:
+            raise ConfigError(f"{_location(name)}: key_file {row.key_file} is empty")
+        return key
     return None
 
 
@@ -184,11 +186,9 @@ def _make_key_command(
     """Return the key command of the row, or None. Raise ConfigError if its program cannot be run."""
     if row.key_command is None:
         return None
-    try:
+    with _at_row(name):
         command = KeyCommand(row.key_command, timeout=row.key_timeout, ttl=row.key_ttl, on_key=on_key)
         command.check(environment)
-    except ConfigError as error:
-        raise ConfigError(f"{_location(name)}: {error.message}", hint=error.hint) from None
     return command
 
 
@@ -250,4 +250,4 @@ def _at_row(name: str) -> Iterator[None]:
     try:
         yield
     except ConfigError as error:
-        raise ConfigError(f"{toml_location(('upstreams', name))}: {error.message}", hint=error.hint) from None
+        raise ConfigError(f"{_location(name)}: {error.message}", hint=error.hint) from None

@@ -33,7 +33,6 @@ from .stdio import StdioLink
 # first request still arrives (the server was only slow to start), it takes precedence, because such a server refuses
 # the second request.
 
-
 # Seconds; a package runner may have to download the server first, and the answer of a slow start is still used.
 _PROBE_TIMEOUT = 10.0
 
@@ -119,7 +118,8 @@ class ServerConnection:
 
     `on_message` is called with messages that are not answers, and the link that they came over. `on_negotiated` is
     the last step of opening: it may send requests, and its failure is a failure to connect. `on_change` is called when
-    the availability of the server has changed, `traffic` with every message; `unavailable_reason` is the reason why it cannot be used, or None.
+    the availability of the server has changed, except by `close`, and `traffic` with every message.
+    `unavailable_reason` is the reason why the server cannot be used, or None.
     """
 
     def __init__(
@@ -158,7 +158,7 @@ class ServerConnection:
         await self._reopen(None)
 
     async def close(self) -> None:
-        """Close the connection. It is not reopened until `open`, not even for in-flight requests."""
+        """Close it, without `on_change`: its owner knows. It is not reopened before `open`, not even for pending requests."""
         self._closed = True
         self.unavailable_reason = "it is closed"
         for task in self.tasks:
@@ -202,7 +202,7 @@ class ServerConnection:
         self._on_change()
 
     async def _is_session_alive(self, link: Link) -> bool:
-        """Return True if the server still answers in the session. In the stateless era there are no sessions."""
+        """Return True if the server still answers in the session and is not closed; the stateless era has no sessions."""
         if self.greeting is None or self.greeting.is_stateless:
             return False
         try:
@@ -210,7 +210,7 @@ class ServerConnection:
                 answer = await link.send_request(RpcRequest(next(self._ids), "ping", {}))
         except (ToolwireError, OSError):
             return False
-        return isinstance(answer, Result) or answer.code == METHOD_NOT_FOUND
+        return not self._closed and (isinstance(answer, Result) or answer.code == METHOD_NOT_FOUND)
 
     async def _replace(self) -> None:
         """Open a new link in place of the old one; on failure, store the reason, drop the link, and raise the error.
@@ -255,7 +255,6 @@ class ServerConnection:
                         raise
                 # some servers exit on an unknown request: start them again and use the older handshake
                 await link.close()
-                self._check_open()
                 link = await self._start_link()
                 return link, await negotiate_over_link(link, self._ids, self._identity, LATEST_HANDSHAKE)
         except TimeoutError:
@@ -264,6 +263,8 @@ class ServerConnection:
             ) from None
 
     async def _start_link(self) -> Link:
+        """Make and open a link. Raise ServerGone if `close` was called before, or while it opened."""
+        self._check_open()  # `close` found no link to close while the old one was being closed
         link = self.link = self._make_link()
         await link.open()
         self._check_open()

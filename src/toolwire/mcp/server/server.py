@@ -22,11 +22,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextvars import copy_context
 from functools import partial
 from hashlib import sha256
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
 from ... import __version__
+from ...ir.errors import ConfigError
 from ...ir.parts import Text, ToolResult
 from ...ir.pointer import JSON, Object
 from ...ir.text import to_bytes
@@ -137,10 +138,11 @@ _Worker: TypeAlias = Callable[[ServeRequest, RequestContext], Awaitable[Object]]
 class Server:
     """The published tools, resources and prompts, and their execution. Transports deliver the messages.
 
-    `store` keeps calls by their idempotency keys for `ttl` seconds; without one, until the process ends. `approve` decides
-    about calls that need approval by the policy; without it they are denied. "elicit": the user of the client decides. "suspend":
-    the question is stored, for `toolwire runs approve`. `lease`: the seconds without a heartbeat after which a call is
-    considered lost, and its outcome unknown. `secret` signs the state of stateless calls: share it between processes that serve one URL.
+    `store` keeps calls by their idempotency keys for `ttl` seconds; without it, they are kept in the memory of the
+    process. `approve` decides about calls that need approval by the policy; without it they are denied. "elicit": the
+    user of the client decides. "suspend": the question is stored, for `toolwire runs approve`. `lease`: the seconds
+    without a heartbeat after which a call is considered lost, and its outcome unknown. `runner` replaces all of these
+    and the sources. `secret` signs the state of stateless calls: share it between processes that serve one URL.
     `log_arguments`: log the arguments of requests, without secrets (`toolwire.mcp.requests`).
     """
 
@@ -163,14 +165,17 @@ class Server:
         runner: Runner | None = None,
         log_arguments: bool = False,
     ) -> None:
+        """Raise ConfigError for options that `runner` would make ineffective, and for "suspend" without a store."""
+        if runner is not None and (sources, store, policy, approve) != ((), None, None, None):
+            raise ConfigError("runner= excludes sources, store, policy and approve", hint="pass them to the Runner")
         self.runner = runner or Runner(
             *sources,
             store=store or open_store("memory:"),
             policy=policy,
-            approve=make_approver(approve, store),
+            approve=make_approver(approve, store),  # no other process could answer a question in memory
             lease=lease,
             ttl=ttl,
-            keeps_keyless=store is not None,
+            keeps_keyless=store is not None,  # in memory, no other process continues a run
         )
         info = {"name": name, "version": version, **({"title": title} if title else {})}
         tools = self.runner.box.tools
@@ -273,10 +278,8 @@ class Server:
 
     def _resume(self, work: ServeRequest, exchange: RequestContext, answers: Object, state: str | None) -> None:
         """Restore the answers for a repeated request that needed input: the earlier ones and the new ones."""
-        request = work.request
-        known = (
-            {} if state is None else self._request_state.open(state, request.method, request.params, exchange.principal)
-        )
+        method, params = work.request.method, work.request.params
+        known = {} if state is None else self._request_state.open(state, method, params, exchange.principal)
         exchange.answers = {**known, **answers}
 
     def _input_required(self, work: ServeRequest, exchange: RequestContext) -> Object:
@@ -290,10 +293,7 @@ class Server:
         return {**replace(unanswered, state=state).to_json(), "_meta": {SERVER_INFO: self.catalog.info}}
 
     async def _read_resource(self, work: ServeRequest, exchange: RequestContext) -> Object:
-        """Run the function of a resource and return its contents.
-
-        The error code for an unknown URI depends on the era.
-        """
+        """Run a resource's function and return its contents; RpcError, by the era's code, for an unknown URI."""
         uri = work.request.params.get("uri")
         found = self.catalog.find_resource(uri) if isinstance(uri, str) else None
         stateless = work.version in STATELESS
@@ -370,13 +370,10 @@ def _output_validators(tools: Sequence[Tool]) -> dict[str, Validator]:
     return {tool.name: validator(tool.output_schema) for tool in tools if tool.output_schema is not None}
 
 
-class _InputRequiredReply:
+class _InputRequiredReply(NamedTuple):
     """An answer that requests input."""
 
-    __slots__ = ("answer",)
-
-    def __init__(self, answer: Object) -> None:
-        self.answer = answer
+    answer: Object
 
 
 def _scope_key(key: str, principal: str) -> str:

@@ -174,10 +174,10 @@ def _set_up(connection: sqlite3.Connection, path: str) -> None:
             if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                 raise
             time.sleep(0.01)
-    version = _read_version(connection)
-    if version < _VERSION:
+    if _read_version(connection) < _VERSION:
         _change_schema(connection, path)
-    elif version > _VERSION:
+    version = _read_version(connection)  # again: another process may have changed the schema to a later one meanwhile
+    if version > _VERSION:
         raise StoreError(
             f"SQLite, {path}: the file has version {version}, expected {_VERSION}",
             hint="use another file, or the version of toolwire that created this one",
@@ -189,9 +189,9 @@ def _read_version(connection: sqlite3.Connection) -> int:
 
 
 def _change_schema(connection: sqlite3.Connection, path: str) -> None:
-    """Create the tables. A table of an earlier version is replaced if all of its runs have expired.
+    """Create the tables, unless another process has done so. A table of an earlier version is replaced.
 
-    Raise StoreError if some have not.
+    Raise StoreError if some of its runs have not expired.
     """
     connection.execute("BEGIN IMMEDIATE")
     try:

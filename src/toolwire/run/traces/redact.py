@@ -107,11 +107,11 @@ class Redactor:
         return len(text) < _MIN_SECRET_LENGTH and text.isalnum() and text.isascii() and not self._patterns
 
     def __call__(self, text: str) -> str:
-        """Remove known secrets, then custom patterns, then key-like texts.
+        """Remove known secrets, the longest first, then custom patterns, then key-like texts.
 
         The cheap search for `mark` avoids most regular expressions.
         """
-        for secret in (*self._temporary, *self._secrets):
+        for secret in sorted((*self._temporary, *self._secrets), key=len, reverse=True):
             text = text.replace(secret, REMOVED)
         for pattern in self._patterns:
             text = pattern.sub(REMOVED, text)
@@ -126,9 +126,8 @@ class Redactor:
         """Redact all records of loggers under `toolwire` and of the HTTP server, until the context ends."""
         toolwire_logger = logging.getLogger("toolwire")
         handler = _RedactingHandler(self)
-        toolwire_logger.handlers.insert(
-            0, handler
-        )  # before any other handler sees a record, including handlers of the root logger
+        # before any other handler sees a record, including handlers of the root logger
+        toolwire_logger.handlers.insert(0, handler)
         # the handlers of these loggers run before the guard
         known = [name for name in logging.root.manager.loggerDict if f"{name}.".startswith("toolwire.")]
         loggers = [logging.getLogger(name) for name in (*known, *_SERVER_LOGGERS)]

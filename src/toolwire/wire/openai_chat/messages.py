@@ -318,7 +318,7 @@ def read_signature(raw: Object) -> tuple[Artefact, ...]:
 
 
 def _read_function_call(raw: Object) -> ToolCall:
-    """Read the legacy field `function_call`, which has no id; form `:call` restores it.
+    """Read the legacy field `function_call`, which has no id; form `:call` restores it, `:arguments` its arguments.
 
     Raise ProtocolError if it is invalid.
     """
@@ -328,8 +328,8 @@ def _read_function_call(raw: Object) -> ToolCall:
     except ProtocolError as error:
         raise error.within("function_call") from None
     form: Object = {":call": "function_call"}
-    if raw.get("arguments") is None:
-        form[":arguments"] = "absent"
+    if type(raw.get("arguments")) is not str:
+        form[":arguments"] = "object" if raw.get("arguments") else "absent"
     extra = read_extra(raw, _FUNCTION, f"{NAME}/function", {_FORM: form})
     return ToolCall("", name, arguments, text, state, extra=extra)
 

@@ -85,15 +85,14 @@ _STOP_NAMES: dict[StopReason, str] = {
 
 
 def decode_response(body: Object) -> Response:
-    """Decode a response or an error body; the first choice is the answer, the others are alternatives.
+    """Decode a response or an error body; the choice with the lowest index is the answer, the others are alternatives.
 
-    Raise ProtocolError if it has neither choices nor an error.
+    Without choices, an error is the fault. Raise ProtocolError if the body has neither, or is invalid.
     """
-    body = wrap_object(require_object(body), "choices")
+    body = wrap_object(require_object(body), "choices")  # some servers send a single choice without its array
+    if (type(body.get("choices")) is not list or not body["choices"]) and (error := find_error(body)) is not None:
+        return Response(fault=read_fault(error, NAME))
     if type(body.get("choices")) is not list:
-        error = find_error(body)
-        if error is not None:
-            return Response(fault=read_fault(error, NAME))
         raise ProtocolError("expected an array of choices", pointer="/choices")
     first, *alternatives = _sort_choices(body["choices"], decode_list(body, "choices", _read_choice)) or [Alternative()]
     extra = read_extra(body, _KNOWN, NAME)

@@ -64,14 +64,19 @@ def read_output(raw: Object) -> tuple[Part, ...]:
 
 
 def read_output_item(raw: JSON) -> list[Part]:
-    """Read one item of an answer. An item that is not the model's own (the output of a hosted tool) stays opaque."""
+    """Read one item of an answer. An item that is not the model's own (the output of a hosted tool) stays opaque.
+
+    A call without `call_id` gets its item id as the id. Raise ProtocolError if the item is invalid.
+    """
     if type(raw) is dict and raw.get("type") in _CALLS and type(raw.get("call_id")) is not str:
         raw = {**raw, "call_id": read_call_id(raw)}
     item = read_item(raw)
     if not isinstance(item, list):
-        return [Opaque(NAME, str(raw.get("type") or "message"), raw)]
+        return [Opaque(NAME, raw.get("type") or ("message" if "role" in raw else "item_reference"), raw)]
     first = item[0] if item else None
-    if isinstance(first, ToolCall) and NAME not in first.extra:  # an item without an id and a status
+    if isinstance(first, ToolCall) and NAME not in first.extra:
+        # Without an id and a status, only this note shows that the call is from this wire: `make_call_item` then
+        # writes it as it was, and adds neither.
         return [replace(first, extra={**first.extra, _FORM: {**first.extra.get(_FORM, {}), ":item": "call"}})]
     return item
 
