@@ -4,6 +4,7 @@ import doctest
 import importlib
 import pkgutil
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -26,6 +27,11 @@ def import_installed(name):
         raise MissingExtra(f"{name} needs {error.name}") from None
 
 
+def has_examples(module):
+    """Return whether the source has an example: doctest looks at every object, and few modules have one."""
+    return ">>>" in Path(module.__file__).read_text(encoding="utf-8")
+
+
 @pytest.mark.one_in(7)
 @every_case("name", MODULES)
 def test_docstring_examples_pass(name):
@@ -33,8 +39,9 @@ def test_docstring_examples_pass(name):
         module = import_installed(name)
     except MissingExtra as error:
         pytest.skip(str(error))
-    result = doctest.testmod(module)
-    assert result.failed == 0
+    if has_examples(module):
+        result = doctest.testmod(module)
+        assert result.failed == 0
 
 
 def test_package_has_docstring_examples():
@@ -42,5 +49,6 @@ def test_package_has_docstring_examples():
     examples = []
     for name in MODULES:
         with suppress(MissingExtra):  # a plugin of a program that is not installed
-            examples += [test for test in finder.find(import_installed(name)) if test.examples]
+            module = import_installed(name)
+            examples += [test for test in finder.find(module) if test.examples] if has_examples(module) else []
     assert len(examples) >= 5

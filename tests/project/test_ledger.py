@@ -1,10 +1,13 @@
 """The ledger and the tests agree, both ways."""
 
 import ast
+from collections.abc import Iterator
 from functools import cache
 
 import ledger
 from places import TESTS
+
+MARKERS = ("case", "bad_input", "gateway_bad_input", "pain", "failure", "ambiguity", "parser_bug", "finding")
 
 
 @cache
@@ -12,11 +15,22 @@ def _decorators() -> list[tuple[str, str, ast.Call]]:
     """Name, test and call of every decorator with arguments. Reading all files takes seconds, so it is done once."""
     found = []
     for path in TESTS.rglob("test_*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                calls = [decorator for decorator in node.decorator_list if isinstance(decorator, ast.Call)]
-                found += [(ast.unparse(call.func), f"{path.name}::{node.name}", call) for call in calls]
+        text = path.read_text(encoding="utf-8")
+        if not any(f"pytest.mark.{marker}" in text for marker in MARKERS):
+            continue
+        for node in _definitions(ast.parse(text)):
+            calls = [decorator for decorator in node.decorator_list if isinstance(decorator, ast.Call)]
+            found += [(ast.unparse(call.func), f"{path.name}::{node.name}", call) for call in calls]
     return found
+
+
+def _definitions(node: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Yield the functions in a node. Expressions contain none."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield child
+        if isinstance(child, ast.stmt | ast.ExceptHandler | ast.match_case):
+            yield from _definitions(child)
 
 
 def _marked(marker: str) -> dict[object, list[str]]:
@@ -30,6 +44,7 @@ def _marked(marker: str) -> dict[object, list[str]]:
 
 
 def _check(entries: dict[object, ledger.Entry], marker: str) -> None:
+    assert marker in MARKERS
     marked = _marked(marker)
     unknown = sorted(map(str, set(marked) - set(entries)))
     assert not unknown, f"tests name {marker}s that the ledger does not have: {unknown}"

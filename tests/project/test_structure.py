@@ -1,15 +1,13 @@
 """The structure of the package: no import cycle, folders and modules of a size that a reader can survey."""
 
 import ast
-from collections import Counter
-from pathlib import Path
+from collections import Counter, defaultdict
 
 import pytest
 
-from source_text import count_code_lines
-from toolwire import __file__ as package_file
+from package_source import limits_without_reason, read_package
+from source_text import count_code_lines, walk
 
-SOURCE = Path(package_file).parents[1]
 CHILDREN = 25  # a folder's listing fits on a screen
 LINES = 600  # h11's longest module has 660
 LONG = 400, 0.05  # lines, and the share of modules that have so many
@@ -57,35 +55,11 @@ LIMITS_WITHOUT_REASON = [
 ]
 
 
-def find_modules():
-    """Return the files of the package by module name."""
-    modules = {}
-    for path in sorted((SOURCE / "toolwire").rglob("*.py")):
-        parts = path.relative_to(SOURCE).with_suffix("").parts
-        modules[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    return modules
-
-
-def imported_names(module, path, tree):
-    """Yield the absolute names that a module imports, also in functions and under TYPE_CHECKING."""
-    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = node.module or ""
-            if node.level:
-                parents = package.split(".")
-                base = ".".join([*parents[: len(parents) - node.level + 1], *filter(None, [node.module])])
-            yield from (f"{base}.{alias.name}" for alias in node.names)
-
-
 def import_graph(modules):
     """Return the modules that each module imports. A name that is not a module counts as an import of its parent."""
     graph = {}
-    for module, path in modules.items():
-        names = imported_names(module, path, ast.parse(path.read_text("utf-8")))
-        found = {name if name in modules else name.rpartition(".")[0] for name in names}
+    for module, facts in modules.items():
+        found = {name if name in modules else name.rpartition(".")[0] for name in facts.imports}
         graph[module] = (found & modules.keys()) - {module}
     return graph
 
@@ -106,12 +80,14 @@ def find_cyclic(graph):
     return sorted(remaining)
 
 
-MODULES = find_modules()
+@pytest.fixture(scope="module")
+def modules():
+    return read_package()
 
 
 @pytest.fixture(scope="module")
-def graph():
-    return import_graph(MODULES)
+def graph(modules):
+    return import_graph(modules)
 
 
 def test_graph_contains_the_whole_package(graph):
@@ -127,65 +103,56 @@ def test_no_cycle_of_files(graph):
     assert find_cyclic(graph) == []
 
 
-def imports_at_module_level(module):
-    """Return the modules that a module imports when it is imported."""
-    path = MODULES[module]
-    tree = ast.parse(path.read_text("utf-8"))
-    tree.body = [node for node in tree.body if isinstance(node, (ast.Import, ast.ImportFrom))]
-    names = imported_names(module, path, tree)
-    return {name if name in MODULES else name.rpartition(".")[0] for name in names}
-
-
-def test_small_module_with_a_single_importer_is_part_of_it(graph):
+def test_small_module_with_a_single_importer_is_part_of_it(modules, graph):
     """Packages do not count as importers: their tables export names. Lazily imported modules stay lazy."""
-    lines = {module: path.read_text("utf-8").count("\n") for module, path in MODULES.items()}
     eligible = []
-    for module, path in MODULES.items():
-        importers = [name for name, targets in graph.items() if module in targets]
-        if path.name == "__init__.py" or len(importers) != 1 or MODULES[importers[0]].name == "__init__.py":
+    importers = defaultdict(list)
+    for importer, targets in graph.items():
+        for target in targets:
+            importers[target].append(importer)
+    for module, facts in modules.items():
+        if facts.path.name == "__init__.py" or len(importers[module]) != 1:
             continue
-        importer = importers[0]
+        importer = importers[module][0]
+        other = modules[importer]
         small, merged = MERGED
         if (
-            lines[module] < small
-            and lines[module] + lines[importer] < merged
+            other.path.name != "__init__.py"
+            and facts.lines < small
+            and facts.lines + other.lines < merged
             and module.split(".")[1] == importer.split(".")[1]
-            and module in imports_at_module_level(importer)
+            and module in {name if name in modules else name.rpartition(".")[0] for name in other.early_imports}
         ):
             eligible.append(f"{module} belongs to {importer}")
     assert eligible == []
 
 
-def test_folder_has_few_children():
-    children = Counter(path.parent for path in MODULES.values() if path.name != "__init__.py")
-    children.update(path.parent.parent for path in MODULES.values() if path.name == "__init__.py")
+def test_folder_has_few_children(modules):
+    paths = [facts.path for facts in modules.values()]
+    children = Counter(path.parent for path in paths if path.name != "__init__.py")
+    children.update(path.parent.parent for path in paths if path.name == "__init__.py")
     assert {str(folder): count for folder, count in children.items() if count > CHILDREN} == {}
 
 
-def test_module_is_not_too_long():
-    modules = {module: path for module, path in MODULES.items() if path.name != "__init__.py"}
-    lines = {module: path.read_text("utf-8").count("\n") for module, path in modules.items()}
+def test_module_is_not_too_long(modules):
+    lines = {module: facts.lines for module, facts in modules.items() if facts.path.name != "__init__.py"}
     assert {module: count for module, count in lines.items() if count > LINES} == {}
     long, share = LONG
     assert sum(count >= long for count in lines.values()) <= share * len(lines)
 
 
 def test_code_lines_are_counted_without_comments_and_docstrings():
-    assert (
-        count_code_lines(
-            '"""Text."""\n\nx = (  # one\n    1,\n)\n# comment\n\n\ndef f():\n    """Text."""\n    return 1\n'
-        )
-        == 5
-    )
+    source = '"""Text."""\n\nx = (  # one\n    1,\n)\n# comment\n\n\ndef f():\n    """Text."""\n    return 1\n'
+    assert count_code_lines(source, walk(ast.parse(source))) == 5
 
 
-def test_packages_do_not_grow_unnoticed():
-    modules, lines = Counter(), Counter()
-    for module, path in MODULES.items():
+def test_packages_do_not_grow_unnoticed(modules):
+    counts, lines = Counter(), Counter()
+    for module, facts in modules.items():
         package = module.split(".")[1] if module.count(".") else "toolwire"
-        modules[package] += path.name != "__init__.py"
-        lines[package] += count_code_lines(path.read_text("utf-8"))
-    sizes = {package: (modules[package], lines[package]) for package in sorted(lines)}
+        counts[package] += facts.path.name != "__init__.py"
+        lines[package] += facts.code_lines
+    sizes = {package: (counts[package], lines[package]) for package in sorted(lines)}
     larger = {
         package: size
         for package, size in sizes.items()
@@ -194,50 +161,13 @@ def test_packages_do_not_grow_unnoticed():
     assert larger == {}, "shorten it; for a feature, raise the entry in SIZES and describe the feature in CHANGELOG.md"
 
 
-def is_number(node):
-    """Return whether an expression has only numbers: `64`, `-1`, `16 << 20`, `(0.5, 8)`."""
-    match node:
-        case ast.Constant(value):
-            return type(value) in (int, float)
-        case ast.UnaryOp(operand=operand):
-            return is_number(operand)
-        case ast.BinOp(left=left, right=right):
-            return is_number(left) and is_number(right)
-        case ast.Tuple(elts=elements):
-            return bool(elements) and all(map(is_number, elements))
-    return False
-
-
-def limits_without_reason(text):
-    """Yield the numeric constants of a module and its classes without a comment on or above their line, or a docstring."""
-    tree, lines = ast.parse(text), text.split("\n")
-    for parent in [tree, *(node for node in ast.walk(tree) if isinstance(node, ast.ClassDef))]:
-        for node, following in zip(parent.body, [*parent.body[1:], None], strict=True):
-            match node:
-                case ast.Assign(targets=[target], value=value) | ast.AnnAssign(target=target, value=value):
-                    name = ast.unparse(target).strip("()")
-                case _:
-                    continue
-            if (parent is not tree and not name.isupper()) or not is_number(value):
-                continue
-            is_above = lines[node.lineno - 2].lstrip().startswith("#")
-            is_beside = any("#" in line for line in lines[node.lineno - 1 : node.end_lineno])
-            is_below = isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant)
-            if not (is_above or is_beside or is_below):
-                yield name if parent is tree else f"{parent.name}.{name}"
-
-
 def test_limit_without_a_comment_is_found():
     text = 'A = 1\n\nB = -1  # why\n# why\nC, D = 1 << 4, 2\nE = 1\n"""Why."""\n\nclass F:\n    G = 2\n    h: int = 3\n'
-    assert list(limits_without_reason(text)) == ["A", "F.G"]
+    assert list(limits_without_reason(text, walk(ast.parse(text)))) == ["A", "F.G"]
 
 
-def test_limits_have_reasons():
-    found = [
-        f"{module}:{name}"
-        for module, path in MODULES.items()
-        for name in limits_without_reason(path.read_text("utf-8"))
-    ]
+def test_limits_have_reasons(modules):
+    found = [f"{module}:{name}" for module, facts in modules.items() for name in facts.limits_without_reason]
     missing = sorted({name.removeprefix("toolwire.") for name in found})
     assert missing == LIMITS_WITHOUT_REASON, "write the reason or the measurement of a new limit beside it"
 

@@ -30,7 +30,7 @@ SMALL, MIDDLE, LARGE = 16, 48, 160  # the first n of three sizes; a large one sh
 SUSPICIOUS = 2.05  # growth of the steps from n to 2n that is worth a closer look; at most 2 for linear cost
 DOUBTFUL = 2.2  # the same for the growth of the increase
 SUPER_LINEAR = 3.0  # growth of the increase for large n: 2 for linear cost, 4 for quadratic cost
-MAX_STEPS = 2_000_000  # more than any linear pattern needs at the largest n
+MAX_STEPS = 2_000_000  # more than any linear pattern needs at the largest n; for short texts UNBOUNDED per character
 MAX_PAIRED = 6  # characters that are combined to pairs: 30 pumps
 COMMON = "aZ0_-. \n\t,:;/\\\"'`<>[](){}|=+*#@é\u200b\x00～"
 FAILING = "\x01\u2603\x07"  # characters that few patterns accept
@@ -41,7 +41,7 @@ Matcher = Callable[[int], int]
 
 
 class TooManySteps(Exception):
-    """The matcher used more than MAX_STEPS."""
+    """The matcher used more steps than any linear pattern needs for the text."""
 
 
 class Attack(NamedTuple):
@@ -115,6 +115,7 @@ class StepCounter:
     def __init__(self, parsed, flags):
         self._text = ""
         self._steps = 0
+        self._max_steps = MAX_STEPS
         self._groups = {}
         self._root = self._sequence(list(parsed), flags | parsed.state.flags, lambda position: position)
         self._whole = self._sequence(
@@ -124,6 +125,7 @@ class StepCounter:
     def count(self, text, method):
         """Return the steps of `match`, `fullmatch` or `search`, or of all matches in the text."""
         self._text, self._steps, self._groups = text, 0, {}
+        self._max_steps = min(MAX_STEPS, UNBOUNDED * len(text))
         if method in ("match", "fullmatch"):
             (self._whole if method == "fullmatch" else self._root)(0)
             return self._steps
@@ -137,12 +139,12 @@ class StepCounter:
 
     def find(self, text):
         """Return the end of a match at the beginning, or -1; to compare the matcher with `re`."""
-        self._text, self._steps, self._groups = text, 0, {}
+        self._text, self._steps, self._max_steps, self._groups = text, 0, MAX_STEPS, {}
         return self._root(0)
 
     def _step(self, steps=1):
         self._steps += steps
-        if self._steps > MAX_STEPS:
+        if self._steps > self._max_steps:
             raise TooManySteps
 
     def _sequence(self, nodes, flags, following):

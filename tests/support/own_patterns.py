@@ -5,6 +5,7 @@ if they are made by a function or a comprehension. `unknown` are the calls that 
 """
 
 import ast
+import gc
 import importlib
 import pickle
 import pkgutil
@@ -12,6 +13,8 @@ import re
 import sys
 from pathlib import Path
 from typing import NamedTuple
+
+from source_text import children
 
 FUNCTIONS = frozenset({"compile", "match", "search", "fullmatch", "sub", "subn", "split", "findall", "finditer"})
 FLAGS_AT = {"compile": 1, "match": 2, "search": 2, "fullmatch": 2, "findall": 2, "finditer": 2, "split": 3, "sub": 4}
@@ -81,35 +84,42 @@ def import_all(package):
     return recorded
 
 
-class _Finder(ast.NodeVisitor):
-    """Finds the calls of `re` in a module."""
+class _Visit(NamedTuple):
+    """A node, the nodes in which it is, and the innermost function or class of them."""
 
-    def __init__(self, path):
-        self.path, self.calls, self._functions, self._parents = path, [], [], []
+    node: ast.AST
+    parent: "_Visit | None"
+    functions: list[ast.AST]
 
-    def visit(self, node):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in FUNCTIONS:
-            if isinstance(node.func.value, ast.Name) and node.func.value.id == "re":
-                self._add(node, node.func.attr)
-        is_function = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
-        self._functions += [node] if is_function else []
-        self._parents.append(node)
-        self.generic_visit(node)
-        self._parents.pop()
-        if is_function:
-            self._functions.pop()
 
-    def _add(self, node, method):
-        parent = self._parents[-1]
-        assigned = ""
-        if method == "compile":
-            method = parent.attr if isinstance(parent, ast.Attribute) else ""
-            parent = self._parents[-2] if method else parent
-            if isinstance(parent, (ast.Assign, ast.AnnAssign)):
-                target = parent.targets[0] if isinstance(parent, ast.Assign) else parent.target
-                assigned = target.id if isinstance(target, ast.Name) else getattr(target, "attr", "")
-        function = self._functions[-1].name if self._functions else ""
-        self.calls.append((PatternCall(self.path, function, node, method, assigned), self._functions[-1:]))
+def _visits(tree):
+    visits = [_Visit(tree, None, [])]
+    for visit in visits:
+        is_function = isinstance(visit.node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+        functions = [visit.node] if is_function else visit.functions
+        visits += [_Visit(child, visit, functions) for child in children(visit.node)]
+    return visits
+
+
+def _find_calls(path, visits):
+    """Yield the calls of `re` in a module, each with the function in which it is."""
+    for visit in visits:
+        match visit.node:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="re"), attr=method)) if method in FUNCTIONS:
+                yield _read_call(path, visit, method), visit.functions
+
+
+def _read_call(path, visit, method):
+    parent = visit.parent
+    assigned = ""
+    if method == "compile":
+        method = parent.node.attr if isinstance(parent.node, ast.Attribute) else ""
+        outer = parent.parent.node if method else parent.node
+        if isinstance(outer, (ast.Assign, ast.AnnAssign)):
+            target = outer.targets[0] if isinstance(outer, ast.Assign) else outer.target
+            assigned = target.id if isinstance(target, ast.Name) else getattr(target, "attr", "")
+    function = visit.functions[0].name if visit.functions else ""
+    return PatternCall(path, function, visit.node, method, assigned)
 
 
 def _evaluate(node, namespace):
@@ -145,10 +155,10 @@ def _resolve(call, functions, module, recorded, filename):
     return recorded.get((filename, call.node.lineno), set())
 
 
-def _used_and_imported(tree):
+def _used_and_imported(visits):
     """Return the methods that are called on each name in a module, and the names that it imports."""
     used, imported = {}, set()
-    for node in ast.walk(tree):
+    for node, _, _ in visits:
         if isinstance(node, ast.Attribute) and node.attr in FUNCTIONS:
             name = node.value.id if isinstance(node.value, ast.Name) else getattr(node.value, "attr", "")
             if (
@@ -175,22 +185,21 @@ def collect(package):
     root = Path(package.__file__).parent
     recorded = import_all(package)
     texts = {path: path.read_text(encoding="utf-8") for path in sorted(root.rglob("*.py"))}
-    trees = {path: ast.parse(text) for path, text in texts.items() if _MENTIONS_A_METHOD(text)}
-    names = {path: _used_and_imported(tree) for path, tree in trees.items()}
+    modules = {path: _visits(ast.parse(text)) for path, text in texts.items() if _MENTIONS_A_METHOD(text)}
+    names = {path: _used_and_imported(visits) for path, visits in modules.items()}
     used = {path: found for path, (found, _) in names.items()}
     patterns, unknown = [], []
-    for path, tree in trees.items():
-        finder = _Finder(path.relative_to(root).as_posix())
-        finder.visit(tree)
+    for path, visits in modules.items():
+        calls = list(_find_calls(path.relative_to(root).as_posix(), visits))
         name = ".".join([package.__name__, *path.relative_to(root).with_suffix("").parts]).removesuffix(".__init__")
-        for call, functions in finder.calls:
+        for call, functions in calls:
             found = _resolve(call, functions, sys.modules.get(name), recorded, str(path))
             methods = {call.method} - {""}
             if call.assigned and not methods:
-                users = [other for other in trees if other == path or call.assigned in names[other][1]]
+                users = [other for other in modules if other == path or call.assigned in names[other][1]]
                 methods = methods.union(*(used[user].get(call.assigned, ()) for user in users))
             elif not methods:  # in a container, from which other names get it
-                own = {"re", *(other.assigned for other, _ in finder.calls)}
+                own = {"re", *(other.assigned for other, _ in calls)}
                 methods = methods.union(*(found for name, found in used[path].items() if name not in own))
             if not found:
                 unknown.append(UnknownPattern(call.path, call.function, call.place, _reduce(methods)))
@@ -239,6 +248,7 @@ if __name__ == "__main__":
         _value.__module__ = "own_patterns"
     import toolwire
 
+    gc.disable()  # nothing of it is garbage
     patterns, unknown = collect(toolwire)
     values = {argument: field_values(*argument.split(".")) for argument in sys.argv[2:]}
     sys.stdout.buffer.write(pickle.dumps((patterns, unknown, values)))

@@ -11,11 +11,12 @@ code, fenced blocks, doctests, regular expressions and the allow-list below are 
 import ast
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from source_text import comments
+from source_text import comments, walk
 
 PAGES = (
     "README.md",
@@ -29,6 +30,7 @@ PAGES = (
     "docs/experiments/*.md",
 )
 _CODE = re.compile(r"`[^`\n]*`|(?<=\w)\.\w+|\b\w+\(")  # inline code, an attribute, a call
+WITH_TEXTS = (ast.Expr, ast.Call, ast.JoinedStr, ast.Constant)
 MESSAGE_WORDS = 3  # a string literal with fewer words is a name or a value
 
 
@@ -218,22 +220,26 @@ ALLOWED = (
 
 def python_texts(path: str, source: str) -> Iterator[Text]:
     """Yield the docstrings, comments and messages of a module."""
-    tree = ast.parse(source)
-    yield from _strings(path, tree)
+    return texts_of_nodes(path, source, walk(ast.parse(source)))
+
+
+def texts_of_nodes(path: str, source: str, nodes: list[ast.AST]) -> Iterator[Text]:
+    """Like `python_texts`; `nodes` are the module's."""
+    yield from _strings(path, nodes)
     yield from (Text(path, comment.line, "comment", comment.text) for comment in comments(source))
 
 
-def _strings(path: str, tree: ast.Module) -> Iterator[Text]:
+def _strings(path: str, nodes: list[ast.AST]) -> Iterator[Text]:
     skipped: set[ast.AST] = set()
-    for node in ast.walk(tree):
-        if node in skipped:
+    for node in nodes:
+        if type(node) not in WITH_TEXTS or node in skipped:
             continue
         match node:
             case ast.Expr(value=ast.Constant(value=str(text)) as constant):
                 skipped.add(constant)
                 yield Text(path, node.lineno, "docstring", _without_examples(text))
             case ast.Call(func=ast.Attribute(value=ast.Name(id="re"))):
-                skipped.update(ast.walk(node))
+                skipped.update(walk(node))
             case ast.JoinedStr():
                 skipped.update(part for part in node.values if isinstance(part, ast.Constant))
                 yield from _message(path, node, _template(node))
@@ -273,10 +279,8 @@ def page_texts(path: str, source: str) -> Iterator[Text]:
             block = []
 
 
-def texts(root: Path) -> Iterator[Text]:
-    """Yield every text of a checkout that the rules apply to."""
-    for file in sorted((root / "src").rglob("*.py")):
-        yield from python_texts(file.relative_to(root).as_posix(), file.read_text(encoding="utf-8"))
+def all_page_texts(root: Path) -> Iterator[Text]:
+    """Yield the paragraphs of all pages of a checkout."""
     for page in PAGES:
         for file in sorted(root.glob(page)):
             yield from page_texts(file.relative_to(root).as_posix(), file.read_text(encoding="utf-8"))
@@ -296,11 +300,11 @@ def is_allowed(text: Text, entry: Allowed) -> bool:
     return text.path == entry.path and entry.part in text.text
 
 
-def scan(root: Path) -> tuple[list[Hit], list[Allowed]]:
-    """Return the excluded phrases of a checkout, and the entries of the allow-list that it no longer needs."""
+def scan(texts: Iterable[Text]) -> tuple[list[Hit], list[Allowed]]:
+    """Return the excluded phrases of all texts, and the entries of the allow-list that they no longer need."""
     reported: list[Hit] = []
     used: set[Allowed] = set()
-    for text in texts(root):
+    for text in texts:
         found = list(hits(text))
         entries = [entry for entry in ALLOWED if found and is_allowed(text, entry)]
         used.update(entries)
@@ -310,7 +314,10 @@ def scan(root: Path) -> tuple[list[Hit], list[Allowed]]:
 
 
 def main() -> None:
-    found, _ = scan(Path(sys.argv[1] if len(sys.argv) > 1 else "."))
+    root = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
+    sources = {file: file.read_text(encoding="utf-8") for file in sorted((root / "src").rglob("*.py"))}
+    modules = (python_texts(file.relative_to(root).as_posix(), source) for file, source in sources.items())
+    found, _ = scan(chain(*modules, all_page_texts(root)))
     for hit in found:
         print(hit)
     print(f"{len(found)} hits in {len({hit.path for hit in found})} files")

@@ -1,4 +1,4 @@
-"""Find the comments and the code lines of a module, without `tokenize`, which takes ten times as long."""
+"""Find the nodes, the comments and the code lines of a module, without `ast.walk` and `tokenize`, which take longer."""
 
 import ast
 import re
@@ -10,6 +10,42 @@ _STRING_OR_COMMENT = re.compile(
     re.DOTALL,
 )
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+_PLAIN_FIELDS = frozenset(
+    "ctx op ops id attr arg name names module level type_comment kind conversion is_async simple rest kwd_attrs".split()
+)
+_PLAIN_NODES = (ast.Constant, ast.MatchSingleton)  # their `value` is no node
+
+
+class _ChildFields(dict[type[ast.AST], tuple[str, ...]]):
+    """The fields with nodes, by the class of a node."""
+
+    def __missing__(self, cls: type[ast.AST]) -> tuple[str, ...]:
+        fields = () if cls in _PLAIN_NODES else tuple(field for field in cls._fields if field not in _PLAIN_FIELDS)
+        self[cls] = fields
+        return fields
+
+
+_CHILD_FIELDS = _ChildFields()
+
+
+def children(node: ast.AST) -> list[ast.AST]:
+    """Return the nodes in the fields of a node, but no operators, contexts and aliases of imports: half of all nodes."""
+    found = []
+    for field in _CHILD_FIELDS[type(node)]:
+        value = getattr(node, field, None)
+        if type(value) is list:
+            found += filter(None, value)  # None is the key of `**` in a dictionary
+        elif value is not None:
+            found.append(value)
+    return found
+
+
+def walk(tree: ast.AST) -> list[ast.AST]:
+    """Return the nodes of a tree in the order of `ast.walk`, which takes three times as long, without plain ones."""
+    nodes = [tree]
+    for node in nodes:
+        nodes += children(node)
+    return nodes
 
 
 class Comment(NamedTuple):
@@ -40,12 +76,12 @@ def comments(source: str) -> Iterator[Comment]:
         yield Comment(first, "\n".join(block))
 
 
-def count_code_lines(source: str) -> int:
-    """Count the lines with code: no comments, docstrings or blank lines."""
+def count_code_lines(source: str, nodes: list[ast.AST]) -> int:
+    """Count the lines with code: no comments, docstrings or blank lines. `nodes` are the module's, from `walk`."""
     docstrings = {
         number
-        for node in _walk_definitions(ast.parse(source))
-        if ast.get_docstring(node, clean=False) is not None
+        for node in nodes
+        if isinstance(node, _DOCUMENTED) and ast.get_docstring(node, clean=False) is not None
         for number in range(node.body[0].lineno, node.body[0].end_lineno + 1)
     }
     lines = source.split("\n")
@@ -57,12 +93,3 @@ def count_code_lines(source: str) -> int:
         if found[1] is None and (height := found[0].count("\n")):
             code.update(range(line + 1, line + height + 2))
     return len(code - docstrings)
-
-
-def _walk_definitions(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes that may have a docstring. Expressions contain none."""
-    if isinstance(node, _DOCUMENTED):
-        yield node
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.stmt | ast.ExceptHandler | ast.match_case):
-            yield from _walk_definitions(child)
