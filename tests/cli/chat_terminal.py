@@ -3,12 +3,12 @@
 import asyncio
 import os
 import re
-import sys
 import termios
 from codecs import getincrementaldecoder
 from contextlib import asynccontextmanager, suppress
 
 from waiting import SAFETY
+from warm_command import WARM
 
 CTRL_C, CTRL_D, TAB, UP = "\x03", "\x04", "\t", "\x1b[A"
 PLAIN = {"NO_COLOR": "1", "TERM": "xterm"}
@@ -86,13 +86,14 @@ async def on_terminal(tmp_path, *arguments, env=PLAIN):
     state = {"XDG_STATE_HOME": str(tmp_path / "state"), "INPUTRC": "/dev/null"}
     inherited = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "TERM")}
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "toolwire", *arguments),
+        *WARM,
+        *arguments,
         env={**inherited, **state, **env},
         cwd=tmp_path,
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
-        preexec_fn=lambda: os.login_tty(0),  # so that Ctrl-C reaches the process
+        preexec_fn=lambda: os.login_tty(0),  # so that Ctrl-C reaches the process, which forwards it to the command
     )
     os.close(theirs)
     terminal = Terminal(process, ours)
