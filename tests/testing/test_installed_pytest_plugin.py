@@ -52,7 +52,9 @@ def run_pytest(folder, *options):
     (site / "entry_points.txt").write_text("\n".join(["[pytest11]", *lines, ""]))
     source = str(Path(toolwire.__file__).parents[1])
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(site.parent), source]), "NO_COLOR": "1"}
-    command = [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", "--rootdir", str(folder)]
+    others = ("cacheprovider", "hypothesispytest", "xdist", "xdist.looponfail")  # half of the time of a start
+    without = [option for name in others for option in ("-p", f"no:{name}")]
+    command = [sys.executable, "-m", "pytest", "-q", "-W", "error", *without, "--rootdir", str(folder)]
     done = subprocess.run(
         [*command, *options], cwd=folder, env=environment, capture_output=True, text=True, check=False
     )

@@ -11,7 +11,8 @@ pytest_plugins = ["pytester"]
 # An installation older than the entry point does not load the plugin by itself; loading it twice is an error.
 INSTALLED = "toolwire" in entry_points(group="pytest11").names
 LOAD = () if INSTALLED else ("-p", "toolwire.testing.pytest_plugin")
-PLUGIN = (*LOAD, "-p", "no:cacheprovider", "-W", "error")
+# Hypothesis takes half of the time of a start.
+PLUGIN = (*LOAD, "-p", "no:cacheprovider", "-p", "no:hypothesispytest", "-W", "error")
 
 FIXTURES = '''
 import json

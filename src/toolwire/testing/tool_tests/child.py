@@ -245,7 +245,7 @@ def _wait_child(pid: int) -> int | None:
 
 def main(control: int) -> None:
     """Fork a process for each request of the parent, until it closes the socket. An empty request is only answered."""
-    import pydantic  # noqa: F401  # imported once, before the forks
+    Toolbox([main])  # before the forks: the schema of a first tool takes 0.15 s, most of it for imports of pydantic
 
     with socket.socket(fileno=control) as connection:
         while True:
