@@ -278,9 +278,9 @@ class ReasoningSplitter:
         return self._form.parser(reasoning=self._opened)
 
     def _split(self, events: Iterable[Event]) -> tuple[str, str]:
-        """Return new reasoning and, when text or a call begins, the rest of the answer.
+        """Return new reasoning and, when text or a call begins, all text after the reasoning; this sets `ended`.
 
-        Nothing follows after the end.
+        After that, both are empty, because `feed` passes further text on itself.
         """
         if self.ended:
             return "", ""

@@ -397,7 +397,7 @@ def _add(first: TurnDelta, second: TurnDelta) -> TurnDelta:
 
 
 def _message(delta: TurnDelta, *, with_reasoning: bool = True) -> Any:
-    """Return the delta as a message of vLLM with only the fields that it has, or None."""
+    """Return the delta as a message of vLLM with only the fields that it has, or None if it is empty."""
     fields: dict[str, Any] = {}
     if delta.reasoning and with_reasoning:
         fields["reasoning"] = delta.reasoning

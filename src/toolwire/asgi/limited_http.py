@@ -309,10 +309,10 @@ class _LimitedHttp(HttpToolsProtocol):
         )
 
     def _refuse_overload(self, method: str, path: str, headers: HeaderPairs, keep_alive: bool) -> None:
-        """Refuse a request at once, and close the connection without `keep_alive`. Its body is discarded later.
+        """Refuse a request at once, and close the connection without `keep_alive`, or if its answers are not read.
 
-        A client that waits for `100 Continue` will not send its body after this answer, or only a part of it, so its
-        connection ends (RFC 9110, 10.1.1). So does the connection of a client that does not read its answers.
+        Its body is discarded later. The callers pass no `keep_alive` for a client that waits for `100 Continue`: it may
+        send no body after this answer, or only a part of it (RFC 9110, 10.1.1).
         """
         assert self._gate is not None
         status, fields, body = self._gate.encode_refusal(method, path, headers)
@@ -322,7 +322,7 @@ class _LimitedHttp(HttpToolsProtocol):
             % (
                 STATUS_LINE[status],
                 self._default_lines or b"",
-                encode_fields(fields) or b"",
+                encode_fields(fields) or b"",  # None: fields that uvicorn refuses, so the answer has none
                 len(body),
                 b"" if keep_alive else b"connection: close\r\n",
                 b"" if method == "HEAD" else body,

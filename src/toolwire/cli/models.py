@@ -154,13 +154,17 @@ def key_state(vendor: Vendor) -> str:
 
 
 def _list_models(arguments: argparse.Namespace) -> int:
-    """Ask a vendor for its models and print them; the models of `local` are known without a request."""
+    """Ask a vendor for its models, print them and return 0; the models of `local` are known without a request.
+
+    Raise ConfigError for an unknown vendor, a missing key or a vendor without a list, and UpstreamError if the vendor
+    cannot be reached or refuses.
+    """
     from ..net.model.server_facts import list_vendor_models
     from ..wire.models import vendors
 
     vendor = vendors.find(arguments.provider)
     names: tuple[str, ...]
-    if vendor.transport is not None:
+    if vendor.transport is not None:  # only `local` has one: it runs in this process
         from ..local.weights import weights_names
 
         names = weights_names()

@@ -82,7 +82,8 @@ def add_specifications(
     `gold`: "retrieved" changes nothing about the result of the search; "kept" replaces its last tools by the called
     ones that it did not find; "first" puts the called ones first; "oracle" gives only those. `place`: "tools" puts
     declarations into the tools of the example, "prompt" puts them as JSON after the question, with no tools. Tools
-    named in `excluded` are not searched: for examples of the training set, the test set's tools.
+    named in `excluded` are not searched: for examples of the training set, the test set's tools. Raise ConfigError if
+    `k` is not positive or `gold` is unknown.
     """
     if k < 1:
         raise ConfigError(f"k must be positive, got {k}")

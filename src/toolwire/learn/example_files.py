@@ -121,8 +121,8 @@ def write_examples(
 ) -> int:
     """Write examples as JSON Lines and return their number. A reader never sees a part of the file.
 
-    `on_loss` receives the parts that the format cannot contain. An example that the format cannot express raises EncodeError,
-    unless `on_rejected` receives it.
+    `on_loss` receives the parts that the format cannot contain. An example that the format cannot express raises
+    EncodeError, unless `on_rejected` receives it. Raise ConfigError for a format that is only read.
     """
     chosen = formats.get(format)
     if chosen.encode is None:

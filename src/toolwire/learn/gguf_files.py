@@ -110,7 +110,10 @@ def _read_gguf(source: Path) -> tuple[Object, Any]:
 
 
 def _read_settings(source: Path, fields: Object) -> Object:
-    """Return the keyword arguments of `LlamaConfig`."""
+    """Return the keyword arguments of `LlamaConfig`.
+
+    Raise ConfigError for another architecture than llama, and for scaled positions.
+    """
     architecture = fields.get("general.architecture")
     if architecture != "llama":
         raise ConfigError(
@@ -191,7 +194,7 @@ def _require_complete(source: Path, weights: Mapping[str, Any], settings: Object
 
 
 def _convert_tensors(source: Path, tensors: Any, settings: Object) -> Iterator[tuple[str, Any]]:
-    """Yield the weights under their names of Hugging Face: in float16 if every value fits into it, else in float32."""
+    """Yield the weights under Hugging Face's names, in float16 if all values fit, or float32. ConfigError if invalid."""
     import numpy as np
     from gguf import dequantize
 
@@ -210,7 +213,7 @@ def _convert_tensors(source: Path, tensors: Any, settings: Object) -> Iterator[t
 
 
 def _convert_name(source: Path, name: str) -> str:
-    """Return the name of a tensor in the layout of Hugging Face."""
+    """Return the name of a tensor in the layout of Hugging Face. Raise ConfigError if it has no such tensor."""
     parts = name.split(".")
     if len(parts) == 4 and parts[0] == "blk" and parts[2] in _LAYER_NAMES and parts[3] == "weight":
         return f"model.layers.{parts[1]}.{_LAYER_NAMES[parts[2]]}.weight"
@@ -229,7 +232,10 @@ def _permute(value: Any, heads: int, *, inverse: bool) -> Any:
 
 
 def _build_tokenizer(source: Path, fields: Object) -> Any:
-    """Build the tokenizer of the metadata: byte-level BPE, with every digit as its own token for `smollm`."""
+    """Build the tokenizer of the metadata: byte-level BPE, with every digit as its own token for `smollm`.
+
+    Raise ConfigError for another kind, and for invalid merges.
+    """
     from tokenizers import AddedToken, Tokenizer, decoders, models
     from transformers import PreTrainedTokenizerFast
 
@@ -374,7 +380,7 @@ def _write_tensor(writer: Any, name: str, value: Any, config: Any, matrices: str
 
 
 def _gguf_name(name: str) -> str:
-    """Return llama.cpp's name of a tensor."""
+    """Return llama.cpp's name of a tensor. Raise ConfigError if a plain Llama does not have it."""
     inner = name.removesuffix(".weight")
     for ours, theirs in _NAMES.items():
         if inner == theirs:

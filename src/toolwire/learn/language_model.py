@@ -151,7 +151,7 @@ def _find_logit_scale(network: Any) -> tuple[float, float | None]:
     """Return the factor and the cap that a model applies to its logits after the output layer.
 
     The settings are compared with a forward pass over two tokens, because other implementations may use them
-    differently, or transform their logits without a setting.
+    differently, or transform their logits without a setting. Raise ConfigError if the logits differ.
     """
     import torch
 

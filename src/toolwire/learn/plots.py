@@ -18,7 +18,10 @@ _SETTINGS = {"svg.hashsalt": "toolwire", "svg.fonttype": "path", "font.family": 
 def draw_lines(
     path: str | Path, title: str, x_label: str, y_label: str, series: Mapping[str, Sequence[tuple[float, float]]]
 ) -> None:
-    """Draw each of `series` as a line with a marker at every point, and write an SVG file."""
+    """Draw each of `series` as a line with a marker at every point, and write an SVG file.
+
+    Raise ConfigError if there are no points.
+    """
     if not any(series.values()):
         raise ConfigError(f"{title} has no points to draw", hint="pass at least one series with one point")
 
@@ -42,7 +45,10 @@ def draw_lines(
 
 
 def draw_bars(path: str | Path, title: str, y_label: str, bars: Mapping[str, float]) -> None:
-    """Draw one vertical bar for each entry, with its value above it, and write an SVG file."""
+    """Draw one vertical bar for each entry, with its value above it, and write an SVG file.
+
+    Raise ConfigError if there are none.
+    """
     if not bars:
         raise ConfigError(f"{title} has no bars to draw", hint="pass at least one bar")
 

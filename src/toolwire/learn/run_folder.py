@@ -203,7 +203,8 @@ def run_shards(
     """Compute each shard once, together with the other workers of the store, and return all results in order.
 
     `shards` are fingerprints of the inputs of each shard. `work` gets the number of a shard and returns a JSON value.
-    The function returns after every shard is done, also the shards of other workers.
+    The function returns after every shard is done, also the shards of other workers. Raise ConfigError if `lease` is
+    not positive.
     """
     if not lease > 0:
         raise ConfigError(f"lease must be positive, got {lease}", hint="give it in seconds")

@@ -189,8 +189,9 @@ def tune(
     """Train, measure before and after, merge and write the model.
 
     `minutes` limits the training in this call. `test_file` has the held-out examples; without it, a share of the
-    examples of `file` is held out. A finished run in `folder` is only read. Raises `ConfigError` for invalid settings
-    or data, and `MissingExtra`.
+    examples of `file` is held out. A finished run in `folder` is only read. `on_answers` receives the number of answers
+    so far, and of all, while the model is measured. Raises `ConfigError` for invalid settings or data, and
+    `MissingExtra`.
     """
     require_installed("fine-tuning", "torch", "transformers")
     if settings.rank:

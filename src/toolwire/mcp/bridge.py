@@ -319,7 +319,10 @@ class BridgeApp:
     async def _dispatch_method(
         self, method: str, session: tuple[str, str], headers: Mapping[str, str], receive: Any, reply: ReplyWriter
     ) -> None:
-        """Serve POST (a message), DELETE (end a session) or GET (listen). `session` is (owner, session id)."""
+        """Serve POST (a message), DELETE (end a session) or GET (listen). `session` is (owner, session id).
+
+        Raise AccessDenied for another method.
+        """
         if method == "POST":
             await self._post(
                 read(await read_request_body(headers, receive, LIMIT)), session, DisconnectWatch(receive), reply

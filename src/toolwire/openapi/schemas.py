@@ -81,7 +81,8 @@ class SchemaReader:
     def _collect_defs(self, roots: frozenset[str], direction: Direction) -> Object:
         """Convert the definitions that can be reached from the roots, and return them by name.
 
-        SchemaError if they are too many for one operation, DocumentLimit if they are too many in all.
+        Raise SchemaError if a definition is invalid, a reference cannot be resolved, or they are too many for one
+        operation, and DocumentLimit if they are too many in all.
         """
         defs: Object = {}
         pending = list(roots)

@@ -131,7 +131,10 @@ class _ValueBuilder:
         self._add(closed.value, closed.anchor)
 
     def _add(self, value: JSON, anchor: str | None) -> None:
-        """Add a value to the innermost open container, or make it the root, and store it under its anchor."""
+        """Add a value to the innermost open container, or make it the root, and store it under its anchor.
+
+        Raise SchemaError for a key that is not a scalar.
+        """
         if anchor is not None:
             self._anchors[anchor] = value
         if not self._open:

@@ -86,7 +86,8 @@ class ApiSpecs(NamedTuple):
 def load_api_specs(folder: str | Path, *, readers: Sequence[SpecReader] = ()) -> ApiSpecs:
     """Read all specs of a folder and its subfolders, or of one file. Raise ConfigError if there is neither.
 
-    Links to other places and special files are left out. Files are read up to 64 MB each and 1 GB together.
+    Links to other places and special files are left out. Files are read up to 64 MB each and 1 GB together. Problems of
+    single files are in the result.
     """
     root = Path(folder)
     if not root.exists():

@@ -163,8 +163,8 @@ class IndexRetriever:
     def _add_missing(self, missing: dict[str, Tool]) -> None:
         """Add tools to the index and to the known entries.
 
-        A tool with this name and another definition is kept, because another agent may use it: the new tool gets a
-        server of its own.
+        A tool of the same name that this retriever added is replaced. One that it did not add is kept, because another
+        agent may use it: the new tool gets a server of its own.
         """
         if not missing:
             return
@@ -172,7 +172,7 @@ class IndexRetriever:
         by_server: dict[str, list[Tool]] = {}
         for name, tool in missing.items():
             server = self._added.pop(name, definition_hash(tool)[:8] if name in taken else "")
-            self._added[name] = server
+            self._added[name] = server  # again at the end: the order is the age, for `_remove_oldest`
             by_server.setdefault(server, []).append(tool)
         for server, tools in by_server.items():
             self.index.add(tools, server=server)

@@ -308,17 +308,19 @@ _SHARED = {
 
 
 def fit_extra(extra: Extra, wire: Wire, losses: Losses, vendor_marks: frozenset[str]) -> Extra:
-    """Return a request's fields, with another wire's under the target's name if it has them; report the others.
+    """Return a request's fields, with those of another wire that the target also has under the target's name.
 
-    `vendor_marks` are the cache marks of the target's server, whatever its model: OpenAI's older models have these
-    fields, but no marks.
+    Fields that only another wire has are reported as losses, unless the request has fields for the target
+    (`report_extra`). `vendor_marks` are the cache marks of the target's server, whatever its model: OpenAI's older
+    models have these fields, but no marks.
     """
+    # A mark on the whole request depends on the model, so the vendor's does not count.
+    marks = wire.capabilities.cache | (vendor_marks - {"request"})
     moved: Extra = {}
     for source, shared in _SHARED.get(wire.name, {}).items():
         if source not in extra or shared.keys().isdisjoint(extra[source]):
             continue
         fields = extra[source]
-        marks = wire.capabilities.cache | vendor_marks - {"request"}
         shared_fields = {name: fields[name] for name in fields if shared.get(name) in marks}
         if shared_fields:
             other_fields = {name: value for name, value in fields.items() if name not in shared_fields}

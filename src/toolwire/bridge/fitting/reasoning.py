@@ -208,8 +208,11 @@ def _with_type(reasoning: ReasoningConfig, wire: Wire, kind: str) -> ReasoningCo
 def _turn_down(
     reasoning: ReasoningConfig, wire: Wire, model: ModelCapabilities, losses: Losses
 ) -> ReasoningConfig | None:
-    """Return the lowest amount of thinking, for a model that cannot turn it off."""
-    efforts = wire.capabilities.efforts
+    """Return the settings with the least thinking, for a model that cannot turn it off, or None if there are none.
+
+    The model's own type is the least, then the lowest effort, then the smallest budget. Either way it is a loss.
+    """
+    efforts = wire.capabilities.efforts  # ascending
     if model.thinking_off_type is not None:
         fitted = _with_type(replace(reasoning, mode="auto", visible=None), wire, model.thinking_off_type)
         sent = repr(model.thinking_off_type)

@@ -246,7 +246,7 @@ def run_read(arguments: argparse.Namespace) -> int:
     """Read a resource and print its contents."""
     from ...mcp.protocol.content import decode_content
 
-    contents = asyncio.run(_read(arguments))
+    contents = asyncio.run(_read_resource(arguments))
     if arguments.json:
         print(json_text({"contents": contents}))
         return 0
@@ -256,7 +256,7 @@ def run_read(arguments: argparse.Namespace) -> int:
     return 0
 
 
-async def _read(arguments: argparse.Namespace) -> list[JSON]:
+async def _read_resource(arguments: argparse.Namespace) -> list[JSON]:
     """Return the contents of the resource. Raises `ConfigError`, with a suggestion, if the server refuses."""
     from ...mcp.protocol.rpc import RpcError
 

@@ -48,7 +48,8 @@ class ToolGroup(NamedTuple):
 def read_groups(sources: Sequence[str], arguments: argparse.Namespace) -> list[ToolGroup]:
     """Read all sources, and join those with the same server. Of several tools with one name the last is used.
 
-    A source without tools is an error: more likely a mistake than the intention to remove all tools of a server.
+    Raise ConfigError for a source without tools: more likely a mistake than the intention to remove all tools of a
+    server.
     """
     by_server: dict[str, dict[str, Tool]] = {}
     replaced: list[str] = []

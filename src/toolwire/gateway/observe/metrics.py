@@ -383,7 +383,7 @@ class Metrics:
         yield _counter_family("log_lines_lost", lost, ("kind",), self._lost.values)
 
     def _health_families(self) -> Iterator[Metric]:
-        """Return the states of targets that are not closed, the probes, and the retries without a budget."""
+        """Yield the states of targets that are not in normal use ("closed"), the probes, and the refused retries."""
         from prometheus_client.core import GaugeMetricFamily
 
         description = "targets that are not closed: the number of workers in which they have this state"
@@ -393,7 +393,7 @@ class Metrics:
         yield gauge
         probes, refused = self._count_watched("probes"), self._count_watched("refused")
         yield _counter_family("upstream_probes", "probes of silent upstreams", ("upstream", "outcome"), probes)
-        yield _counter_family("upstream_retries_refused", "retries without a budget", ("upstream",), refused)
+        yield _counter_family("upstream_retries_refused", "retries refused by the budget", ("upstream",), refused)
 
     def _cache_families(self) -> Iterator[Metric]:
         """Return the events and the size of the translation cache."""

@@ -186,7 +186,7 @@ def _wire_of_headers(headers: Container[str]) -> str | None:
 
 
 def _match(method: str, path: str) -> Route | None:
-    """Return the route of a path, or None. In Gemini's paths, the path has the model, and its verb requests a stream."""
+    """Return the route of a path, or None. Some paths have the model, and the verb of Gemini's requests a stream."""
     method = "GET" if method == "HEAD" else method
     for route_method, pattern, action, ingress in _ROUTES:
         match = pattern.fullmatch(path) if method == route_method else None

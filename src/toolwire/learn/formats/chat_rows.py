@@ -234,7 +234,7 @@ _FORM = f"{_WIRE}~"
 def decode_chat(row: Object, weight_field: str = "weight") -> Example:
     """Decode `messages`, `tools` (or the deprecated `functions`) and `parallel_tool_calls` of a row.
 
-    `tools` may be JSON text. `weight_field` is a field of assistant messages: 0 or 1, or a boolean.
+    `tools` may be JSON text. `weight_field` of assistant messages is 0, 1 or a boolean. ProtocolError for wrong ones.
     """
     if type(row.get("messages")) is not list:
         raise ProtocolError("expected an array of messages", pointer="/messages")
@@ -278,7 +278,7 @@ def parse_text(text: JSON, *pointer: str | int) -> JSON:
 
 
 def _take_weight(message: Message, field: str, index: int) -> tuple[int, Message]:
-    """Move the weight of a message out of its `extra`. A message without one is learned from."""
+    """Move the weight of a message, 0 or 1, out of its `extra`; without one it is learned from. Else ProtocolError."""
     own = message.extra.get(_WIRE, {})
     form = message.extra.get(_FORM, {})
     if field not in own and field not in form:
@@ -294,7 +294,7 @@ def _take_weight(message: Message, field: str, index: int) -> tuple[int, Message
 
 
 def encode_chat(example: Example, *, object_arguments: bool = False, plain: bool = False) -> tuple[Object, Losses]:
-    """Encode the messages and tools of an example.
+    """Encode the messages and tools of an example. Raise EncodeError if an answer has nothing that can be written.
 
     `object_arguments`: arguments are objects, not JSON text. `plain`: as chat templates expect it, reasoning is written
     as `reasoning_content`, results have names, and a message without text has empty content: templates such as those of

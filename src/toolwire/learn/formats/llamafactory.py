@@ -70,7 +70,7 @@ def _read_message(kind: str, value: str, index: int) -> Message:
 
 
 def _read_calls(value: str, index: int) -> tuple[Part, ...]:
-    """Read one call or a list of calls, after optional reasoning."""
+    """Read one call or a list of calls, after optional reasoning. Raise ProtocolError for anything else."""
     *thoughts, text = split_thoughts(value) or [Text("")]
     assert isinstance(text, (Text, Reasoning))
     pointer = f"/conversations/{index}/value"

@@ -107,6 +107,8 @@ def _read_answer(value: str, names: frozenset[str], index: int) -> tuple[Part, .
 def read_python_calls(text: str) -> list[ToolCall]:
     """Read `[Name(argument=value, …), …]`; a name may contain any characters except brackets, commas and quotes.
 
+    Raise ProtocolError for other text, and for a call without its closing bracket.
+
     >>> [(call.name, call.arguments) for call in read_python_calls("[Get Rate(pair='EUR/USD', days=3)]")]
     [('Get Rate', {'pair': 'EUR/USD', 'days': 3})]
     """
@@ -172,7 +174,7 @@ def _keyword(keyword: ast.keyword) -> str:
 
 
 def _literal(node: ast.expr) -> Any:
-    """Evaluate a literal; also the constants of JSON."""
+    """Evaluate a literal; also the constants of JSON. Raise ValueError for anything else."""
     match node:
         case ast.Name(id=name) if name in _CONSTANTS:
             return _CONSTANTS[name]

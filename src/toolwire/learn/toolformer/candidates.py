@@ -66,7 +66,7 @@ def propose_positions(
 
     One forward pass per text: the few-shot prompt, then the text. The probability of a call before token j is that
     of the call-start token after the tokens before j. Positions with a probability below `call_probability` are left
-    out.
+    out. Raise ConfigError if `count` is not positive.
     """
     count = tool.positions if k is None else k
     least = tool.call_probability if call_probability is None else call_probability
@@ -170,7 +170,8 @@ def sample_batch(
 ) -> list[list[str]]:
     """Return the sampled calls of each place (a text and a position), repetitions included, sorted into batches.
 
-    A sample that did not finish within the tool's `max_tokens` is left out.
+    A sample that did not finish within the tool's `max_tokens` is left out. Raise ConfigError if `samples` is not
+    positive.
     """
     if samples < 1:
         raise ConfigError(f"the number of samples must be positive, got {samples}")

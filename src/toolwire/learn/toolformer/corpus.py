@@ -141,7 +141,8 @@ def corpus_rows(
 ) -> list[TrainingRow]:
     """Return texts with calls as rows for `train`.
 
-    `paper` trains every token, as the paper does. `masked` has no loss on results, because the tool writes them.
+    `paper` trains every token, as the paper does. `masked` has no loss on results, because the tool writes them. Raise
+    ConfigError for another objective.
     """
     if objective not in get_args(Objective):
         raise ConfigError(f"unknown objective {objective!r}", hint=f"use one of {', '.join(get_args(Objective))}")

@@ -50,7 +50,10 @@ def batch_losses(
     weights: Sequence[float] = WEIGHTS,
     batch_tokens: int = 16_384,
 ) -> list[float]:
-    """Return the weighted loss of each request, in their order. `batch_tokens` limits the padded size of a batch."""
+    """Return the weighted loss of each request, in their order. `batch_tokens` limits the padded size of a batch.
+
+    Raise ConfigError if it is not positive.
+    """
     if batch_tokens < 1:
         raise ConfigError(f"batch_tokens must be positive, got {batch_tokens}")
     start = start_tokens(model)
@@ -209,7 +212,10 @@ def require_share(share: float) -> None:
 
 
 def _requests(model: LanguageModel, place: ScoredPosition, *, is_prefix: bool, count: int) -> list[LossRequest]:
-    """Return the request without a call, then the requests of each call: with its result and, as a prefix, without it."""
+    """Return the request without a call, then the requests of each call: with its result and, as a prefix, without it.
+
+    Raise ConfigError if the position is outside the text.
+    """
     if not 0 <= place.position <= len(place.text):
         raise ConfigError(f"position {place.position} is outside of the text of {len(place.text)} characters")
     before = place.text[: place.position]

@@ -57,7 +57,7 @@ def generate_with_calls(
     """Continue every prompt greedily by up to `max_tokens` tokens, with at most one call of up to `call_tokens`.
 
     After a call, the text continues by up to `max_tokens` further tokens.
-    `top_k=0` disables calls: their first token is never chosen.
+    `top_k=0` disables calls: their first token is never chosen. Raise ConfigError if a number is out of range.
     """
     if top_k < 0 or max_tokens < 1 or call_tokens < 1:
         raise ConfigError("top_k must not be negative, max_tokens and call_tokens must be positive")

@@ -150,7 +150,8 @@ def mine_corpus(
 ) -> MiningReport:
     """Mine `texts` together with the other workers of `store`, and write the results to `folder`.
 
-    Every worker with equal settings and inputs gets the same results. A finished shard is not computed again.
+    Every worker with equal settings and inputs gets the same results. A finished shard is not computed again. Raise
+    ConfigError if `shard_size` is not positive.
     """
     if shard_size < 1:
         raise ConfigError(f"shard_size must be positive, got {shard_size}")

@@ -123,7 +123,7 @@ UNIT_PATTERN = "|".join(sorted({unit for units in _QUANTITIES.values() for unit 
 
 
 def convert(request: str) -> str:
-    """Return the amount in the other unit.
+    """Return the amount in the other unit. Raise ToolError if the request is not of this form, or for unknown units.
 
     >>> convert("26.2 miles to kilometers")
     '42.16 kilometers'
@@ -352,7 +352,7 @@ def _parse_date(text: str) -> dt.date:
 
 
 def _passage_finder(passages: Sequence[str]) -> Callable[[str], tuple[int, str]]:
-    """Return a function that finds the number and the text of the best passage for a query."""
+    """Return a function that finds the best passage and its number, or raises ToolError. ConfigError for no passages."""
     from ...retrieve.index import ToolIndex
 
     if not passages:

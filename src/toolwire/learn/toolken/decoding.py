@@ -124,7 +124,8 @@ def generate_with_toolkens(
 
     Calls run through the runtime: `tools` is a `Runner`, or sources of tools for a new one. A call that fails leaves no
     trace in the text: the next best token is used, and after `max_attempts` failures at one position no toolken. A
-    generation has at most `max_calls` calls, failed ones included, and `max_new` tokens, results included.
+    generation has at most `max_calls` calls, failed ones included, and `max_new` tokens, results included. Raise
+    ConfigError if a limit is out of range.
     """
     if max_new < 1 or max_calls < 0 or max_attempts < 1:
         raise ConfigError(

@@ -81,7 +81,7 @@ def demonstration_of_query(
 
 
 def read_demonstrations(path: str | Path, *, prompt: str = QUERY_PROMPT) -> list[Demonstration]:
-    """Read demonstrations from JSON Lines. An error names the line.
+    """Read demonstrations from JSON Lines. Raise ConfigError, with the line, for an invalid row, too many rows or none.
 
     A row has `text` and `calls`, or `query` and `tool`. `prompt` is the text around a query. Recorded conversations and
     mined calls are converted by `demonstrations_of_examples` and `demonstrations_of_mined`.

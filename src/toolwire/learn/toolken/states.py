@@ -51,7 +51,10 @@ def label_demonstrations(
     negatives: int | None = None,
     seed: int = 0,
 ) -> list[LabelledTokens]:
-    """Return the labelled tokens of demonstrations. `negatives` limits the negatives per demonstration, by sampling."""
+    """Return the labelled tokens of demonstrations. `negatives` limits the negatives per demonstration, by sampling.
+
+    Raise ConfigError if a demonstration has no tokens or more than MAX_TOKENS.
+    """
     numbers = {name: number for number, name in enumerate(tools)}
     texts = [demonstration.text for demonstration in demonstrations]
     if not texts:
@@ -164,7 +167,8 @@ def compute_states(
 
     `cache` is a folder. States are stored there in parts, under a key of the model's weights, the tokens and the
     positions; parts that exist are read. States are stored as `dtype`: float32 or float16. `model_hash` is the
-    result of `hash_model`, if it is known already.
+    result of `hash_model`, if it is known already. Raise ConfigError for another `dtype`, and for a model in training
+    mode.
     """
     if dtype not in ("float16", "float32"):
         raise ConfigError(f"dtype must be float16 or float32, got {dtype!r}")

@@ -1,4 +1,4 @@
-"""Train rows of a head on cached hidden states, calibrate_bias its bias, and measure it. The model itself is not needed."""
+"""Train rows of a head on cached hidden states, calibrate its bias, and measure it. The model itself is not needed."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def train_toolkens(
 
     The loss is -log p of the right toolken or token over the vocabulary and all toolkens, without the bias. Other rows
     are constants. With `run`, the state after each epoch is stored there, and an interrupted training continues with
-    the same result as an uninterrupted one.
+    the same result as an uninterrupted one. Raise ConfigError for invalid settings, or if there are no positions.
     """
     settings.check()
     if not len(table.labels):

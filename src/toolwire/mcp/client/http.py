@@ -240,7 +240,7 @@ class HttpLink:
     async def _read_answer(self, reply: Reply, request: RpcRequest) -> Result | Failure | SSEDecoder:
         """Return the answer, or the decoder of a stream that ended without one.
 
-        Errors are raised by `_handle_error`.
+        Raise ProtocolError for the answer to another request; `_handle_error` raises for an error status.
         """
         kind = reply.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind == "text/event-stream" and reply.status < 300:
@@ -257,7 +257,7 @@ class HttpLink:
     ) -> Result | Failure | SSEDecoder:
         """Read events until the answer to `request` arrives. Without an answer return the decoder, to resume from.
 
-        `size` counts the bytes since the last complete event, because one event must not exceed LIMIT.
+        `size` counts the bytes since the last complete event. Raise ProtocolError for an event larger than LIMIT.
         """
         size = 0
         try:

@@ -388,7 +388,10 @@ def _string_items(values: JSON) -> list[str]:
 def _request_code(
     server: AuthorizationServer, client: ClientRegistration, app: OAuthClient, resource: str, scopes: frozenset[str]
 ) -> Generator[Fetch | OpenBrowser, FetchResult | str, tuple[str, str]]:
-    """Send the user to the authorization server, and return the authorization code and its PKCE verifier."""
+    """Send the user to the authorization server, and return the authorization code and its PKCE verifier.
+
+    Raise NotAuthorized if it has no such endpoint, or refuses.
+    """
     endpoint = server.endpoint("authorization_endpoint", "/authorize")
     if endpoint is None:
         raise NotAuthorized(f"{server.issuer} has no authorization endpoint")

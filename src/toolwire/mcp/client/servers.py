@@ -57,6 +57,7 @@ class McpServers:
         changed: Callable[[], None] | None = None,
         **options: Any,
     ) -> None:
+        """Make a client for each server, not yet connected. Raise ConfigError for a duplicate name or invalid lock."""
         self._strict = strict
         self.version = 0  # grows when the tools of a server, or their availability, have changed
         self._on_change = changed

@@ -127,7 +127,10 @@ class HttpApp:
     async def _dispatch_method(
         self, method: str, headers: Mapping[str, str], principal: str, receive: Receive, reply: ReplyWriter
     ) -> None:
-        """Serve POST (a message), DELETE (end a session) or GET (the stream of a session)."""
+        """Serve POST (a message), DELETE (end a session) or GET (the stream of a session).
+
+        Raise AccessDenied for any other request.
+        """
         if method == "POST":
             await self._post(headers, principal, receive, reply)
             return
@@ -141,7 +144,10 @@ class HttpApp:
             await DisconnectWatch(receive).run_while_connected(session.stream(reply))
 
     async def _post(self, headers: Mapping[str, str], principal: str, receive: Receive, reply: ReplyWriter) -> None:
-        """Check the content type and the accepted types, read the message, and handle it in its era."""
+        """Check the content type and the accepted types, read the message, and handle it in its era.
+
+        Raise AccessDenied for other types.
+        """
         if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
             raise AccessDenied(415, "content-type must be application/json")
         reply.accepts_stream = _accepts_type(headers.get("accept"), "text/event-stream")

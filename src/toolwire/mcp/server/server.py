@@ -347,7 +347,7 @@ class Server:
         return await wrap_future(self._threads.submit(partial(copy_context().run, function, **arguments)))
 
     async def _complete(self, work: ServeRequest, exchange: RequestContext) -> Object:
-        """Suggest values for an argument of a prompt, at most 100. Other references get no suggestions."""
+        """Suggest up to 100 values for an argument of a prompt. RpcError if the reference or argument is no object."""
         params = work.request.params
         ref, argument = params.get("ref"), params.get("argument")
         if not isinstance(ref, dict) or not isinstance(argument, dict):

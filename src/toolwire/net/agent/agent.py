@@ -103,6 +103,7 @@ class Agent(Generic[Deps, Output]):
         price: Callable[[Response], float] | None = None,
         observers: Sequence[Observer] = (),
     ) -> None:
+        """Raise ConfigError for options that contradict each other, such as a Runner and a policy."""
         check_agent_arguments(
             model=model,
             budget=budget,

@@ -120,7 +120,10 @@ class ObservedModel(Protocol):
 
 
 async def ask_model(agent: ObservedModel, session: Session, request: Request) -> Response:
-    """Send a request, observed with its cost, and return the response."""
+    """Send a request and return the response; observers get both and the cost. The caller limits the time.
+
+    Raise the errors of the model, and of a replay in which this model must not be asked.
+    """
     model = agent.model
     check_request(model)
     if not active_observers(agent.observers):

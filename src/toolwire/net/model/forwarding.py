@@ -49,7 +49,8 @@ async def forward_stream(
 ) -> AsyncGenerator[Mapping[str, str] | bytes, None]:
     """Like `forward`, for a stream: yield the headers of the reply, then the bytes of whole events as they arrive.
 
-    A failure after the headers is the last event. A whole answer is encoded as a stream.
+    A failure after the headers is the last event. A whole answer is encoded as a stream. Raise UpstreamError for an
+    error before the headers.
     """
     outbound = _make_outbound(client, request, body, headers, stream=True)
     async with client.open_reply(outbound, client.new_deadline()) as (reply, meaning):

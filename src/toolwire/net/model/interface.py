@@ -38,7 +38,7 @@ request_check: ContextVar[Callable[[Model], None] | None] = ContextVar("toolwire
 
 
 def check_request(model: Model) -> None:
-    """Raise an exception if the model must not be asked here."""
+    """Call the check of the current context, if any; it raises if the model must not be asked, as in a replay."""
     check = request_check.get()
     if check is not None:
         check(model)

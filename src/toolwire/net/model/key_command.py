@@ -69,6 +69,7 @@ class KeyCommand:
         clock: Callable[[], float] = time.monotonic,
         on_key: Callable[[str], None] | None = None,
     ) -> None:
+        """Raise ConfigError if the arguments are no list of texts, or a time is not positive and finite."""
         self._arguments = _check_arguments(arguments)
         if not 0 < timeout < float("inf") or not 0 < ttl < float("inf"):
             raise ConfigError(f"key_timeout and key_ttl must be positive and finite, got {timeout} and {ttl}")

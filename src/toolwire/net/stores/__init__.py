@@ -22,7 +22,7 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")  # two letters or more: C:\r
 
 
 def open_store(url: str) -> Store:
-    """Open the store at an address.
+    """Open the store at an address. Raise ConfigError if the address is not supported.
 
     `memory:` is a store in this process, `redis://…`, `rediss://…` and `unix://…` are Redis, `postgresql://…` is
     PostgreSQL, and a path or `sqlite:///PATH` is an SQLite file.

@@ -105,6 +105,7 @@ class Runner:
         dry_run: bool = False,
         keeps_outputs: bool = True,
     ) -> None:
+        """Collect the tools of the sources. Raise ConfigError for an invalid `ttl`, or if two tools have one name."""
         if not 0 < ttl < float("inf"):
             raise ConfigError(f"ttl must be positive and finite, got {ttl}", hint="give it in seconds")
         _require_counts(max_parallel=max_parallel, max_per_turn=max_per_turn, threads=threads)

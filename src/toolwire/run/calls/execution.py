@@ -269,14 +269,15 @@ class CallRun:
     def _classify(self, call: ToolCall, step: Invoke, outcome: Any) -> tuple[ToolResult, EffectState]:
         """Return the result and the effect state of an outcome.
 
-        A result is shortened if it is too long, and marked if the function set its context to untrusted.
+        A result is shortened if it is too long, with its full text in `settings.outputs` if there is such a store, and
+        marked if the function set its context to untrusted.
         """
         entry, settings = step.entry, self.settings
         result, size, effect_state = classify(call, entry.tool.effect, outcome)
         if step.context.untrusted:
             result = annotate(result, untrusted=True)
         limit = entry.options.output_limit or settings.output_limit
-        if size is None or size > limit:
+        if size is None or size > limit:  # None: the length is not known without a measurement
             result = cap_result(result, limit, settings.outputs, settings.run_id)
         return result, effect_state
 

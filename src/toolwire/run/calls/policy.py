@@ -315,7 +315,7 @@ def hosts(argument: str, *allowed: str) -> PolicyCheck:
 
 
 def at_most(argument: str, most: float | Decimal) -> PolicyCheck:
-    """Deny an argument, a number or a list of numbers, above `most`. Text is not a number, even with digits only."""
+    """Deny numbers (one, or in a list) above `most`; text is no number. Raise ConfigError if `most` is not finite."""
     if not (_is_number(most) and _is_finite(most)):
         raise ConfigError(f"the limit of at_most must be a finite number, got {most!r}")
 

@@ -541,8 +541,11 @@ class Session:
         return AwaitApproval(undecided)
 
     def _answer_calls(self, state: RunState, turn: Turn) -> None:
-        """Add a turn's results, mark untrusted ones, which taint the run, and give up after too many failed turns."""
-        results = tuple(_text_of_edited(result) for result in turn.results if result is not None)
+        """Add a turn's results and the queued prompts, then go to phase "ask", or give up after too many failed turns.
+
+        Untrusted results are marked, and taint the run.
+        """
+        results = tuple(_text_of_edited(result) for result in turn.results if result is not None)  # all have run
         results = mark_untrusted(turn.calls, results, self._untrusted)
         failures = state.failures + 1 if all(result.is_error for result in results) else 0
         is_tainted = any(map(is_untrusted, results))
@@ -562,7 +565,7 @@ class Session:
         else:
             self.state = answered
         if is_tainted:
-            self._taint()
+            self._taint()  # it changes the new state
 
     def _expect(self, *phases: str) -> None:
         if self.state.phase not in phases:

@@ -98,6 +98,7 @@ class Toolbox:
     """
 
     def __init__(self, *sources: Source) -> None:
+        """Collect the tools of the sources. Raise ConfigError if two of them have the same name."""
         self._entries: dict[str, Entry] = {}
         self._unlisted: dict[str, Entry] = {}
         self._removed: dict[str, Entry] = {}  # tools that a live source had; a call of one is refused with the reason

@@ -195,7 +195,8 @@ class _DecodingConverter(DecodingState):
     def _convert_keywords(self, schema: Object, path: SchemaPath) -> JSON:
         """Convert a schema keyword by keyword, and add limits; return False if it accepts no value.
 
-        Up to draft 7, and for a cautious conversion, keywords beside `$ref` are dropped.
+        Up to draft 7, and for a cautious conversion, keywords beside `$ref` are dropped. SchemaError if that is no
+        string.
         """
         out: Object = {}
         ref = schema.get("$ref")

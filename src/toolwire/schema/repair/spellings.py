@@ -97,9 +97,9 @@ def find_spellings(root: Node, value: JSON, written: JSON, target: RefResolver) 
 def ambiguous_spelling(
     value: JSON, spellings: Spellings, accepts: Callable[[JSON], bool]
 ) -> tuple[str, str, JSON] | None:
-    """Return a path, its text, and the value with that text, if both are valid; None if no number is ambiguous.
+    """Return a path, its text, and the value with that text, if the value is valid both with the number and the text.
 
-    Numbers beyond the limit of checks count as ambiguous.
+    None if no number is ambiguous. Numbers beyond the limit of checks count as ambiguous.
     """
     if not spellings.doubtful or not accepts(value):
         return None

@@ -68,13 +68,13 @@ def _remove_alias(value: Object, declared: AbstractSet[str]) -> tuple[JSON, Repa
     ((key, inner),) = members.items()
     if key not in _ALIASES or key in declared:
         return None
-    if key == "properties" and _is_schema(inner):
+    if key == "properties" and _declares_properties(inner):
         return None
     return _content(inner), RepairStep("unwrapped_alias", join(key))
 
 
-def _is_schema(properties: JSON) -> bool:
-    """Return True for the properties of a schema: the model repeated its tool's definition."""
+def _declares_properties(properties: JSON) -> bool:
+    """Return True if any value is a schema: the model repeated its tool's definition instead of arguments."""
     return type(properties) is dict and any(
         type(inner) is dict
         and (

@@ -86,7 +86,10 @@ def parse_literal(text: str, language: LiteralSyntax) -> JSON:
 
 
 def _read_string(reader: Reader, language: LiteralSyntax, quote: str, sink: Callable[[str], object]) -> Parsing[str]:
-    """Read a string after its opening quote; `sink` receives it as a JSON string."""
+    """Read a string after its opening quote; `sink` receives it as a JSON string.
+
+    Raise Truncated if the text ends before its end.
+    """
     pieces: list[str] = []
 
     def collect(piece: str) -> None:
@@ -136,7 +139,10 @@ def _decode_common_escapes(text: str) -> str:
 
 
 def _read_escape(reader: Reader) -> Parsing[str]:
-    """Read an escape sequence after its backslash. Keep the backslash if the sequence is unknown or invalid."""
+    """Read an escape sequence after its backslash. Keep the backslash if the sequence is unknown or invalid.
+
+    Raise Truncated at the end of the text.
+    """
     letter = yield from reader.peek()
     if not letter:
         raise Truncated("the text ends inside a string")
@@ -192,7 +198,10 @@ def _read_more_items(
 
 
 def _read_braces(reader: Reader, language: LiteralSyntax, sink: Callable[[str], object], depth: int) -> Parsing[JSON]:
-    """Read a dictionary or a set, which becomes an array. The text after the first item shows which of them it is."""
+    """Read a dictionary or a set, which becomes an array. The text after the first item shows which of them it is.
+
+    Raise Malformed for a key without quotes.
+    """
     reader.read_to(reader.at + 1)
     if (yield from _read_end(reader, "}")):
         sink("{}")

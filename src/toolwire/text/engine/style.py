@@ -272,7 +272,7 @@ class Style(Protocol):
 class StyleBase(Value, frozen=True):
     """The common base of most styles, without weak openers."""
 
-    def weak_openers(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
+    def weak_openers(self, offered: OfferedTools) -> tuple[str, ...]:  # the protocol passes `offered`
         return ()
 
     def inline_openers(self, offered: OfferedTools) -> tuple[str, ...]:

@@ -246,9 +246,10 @@ class _TurnParser:
     def _read_call(
         self, opener: str, before: Sequence[str] = (), *, emit: Callable[[str], object] | None = None
     ) -> Parsing[bool]:
-        """Read a call; return whether it is one. If not, it is reported, and `emit` receives its text.
+        """Read the calls after an opener, and return whether there are any. If not, `emit` receives the text.
 
-        `before`: text before the opener that belongs to it. The rest of the turn is skipped where a call ends the turn.
+        Text that is no call is reported, unless the opener may be ordinary text. `before`: text before the opener that
+        belongs to it. The rest of the turn is skipped where a call ends the turn.
         """
         reader, writer = self.turn.reader, self.turn.writer
         start, calls = reader.position - len(opener), writer.calls
@@ -258,16 +259,16 @@ class _TurnParser:
             yield from self.form.calls.read(self.turn, opener)
         except Malformed as error:
             if isinstance(error, Truncated) and reader.ended:
-                reader.read_to(len(reader.text))  # the beginning of the tag that is missing
+                reader.read_to(len(reader.text))  # it may end with the beginning of a tag
             self._reject_call(error, start, emit or self._emit_text, opener, is_markup=writer.calls > calls)
         reader.taken = None
         if writer.calls > calls:
             self.after_call = True
             self.turn.spans.close_calls()
-            self.fences.end_line()
+            self.fences.end_line()  # a fence after a call is at the start of a line
             yield from self._read_fence()
-        if self.form.one_call and writer.calls > calls:
-            self.turn.end_turn("the turn ends after its call")
+            if self.form.one_call:
+                self.turn.end_turn("the turn ends after its call")
         if self.turn.end_reason:
             yield from self._skip_rest(self.turn.end_reason)
         return writer.calls > calls

@@ -70,7 +70,7 @@ class MistralCalls(StyleBase, frozen=True):
 
     ids: bool = False
 
-    def openers(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
+    def openers(self, offered: OfferedTools) -> tuple[str, ...]:  # the protocol passes `offered`
         return (_OPEN,)
 
     def read(self, turn: ParseContext, opener: str) -> Parsing[None]:

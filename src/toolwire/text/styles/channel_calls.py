@@ -40,11 +40,11 @@ class ChannelCalls(StyleBase, frozen=True):
     body: TaggedCalls | None = None
     closed: bool = False
 
-    def openers(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
+    def openers(self, offered: OfferedTools) -> tuple[str, ...]:  # the protocol passes `offered`
         repeated = (f"assistant{self.channel}", f"commentary{self.channel}", f"commentary{self.start}")
         return (self.start, self.channel, *repeated) if self.channel else (self.start,)
 
-    def weak_openers(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
+    def weak_openers(self, offered: OfferedTools) -> tuple[str, ...]:  # the protocol passes `offered`
         return (_WEAK,) if self.body is None else (_WEAK, self.message)
 
     def read(self, turn: ParseContext, opener: str) -> Parsing[None]:

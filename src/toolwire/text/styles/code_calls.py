@@ -35,10 +35,10 @@ class PythonicCalls(StyleBase, frozen=True):
     write_open: bool = True
     values: LiteralSyntax = PYTHON
 
-    def openers(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
+    def openers(self, offered: OfferedTools) -> tuple[str, ...]:  # the protocol passes `offered`
         return self.open
 
-    def weak_openers(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
+    def weak_openers(self, offered: OfferedTools) -> tuple[str, ...]:  # the protocol passes `offered`
         return ("[",) if self.bare or (self.bare_start and offered) else ()
 
     def inline_openers(self, offered: OfferedTools) -> tuple[str, ...]:
@@ -100,7 +100,7 @@ class PythonicCalls(StyleBase, frozen=True):
         return not (following.isalpha() or following == "_")
 
     def _read_call(self, turn: ParseContext, *, weak: bool) -> Parsing[None]:
-        """Read one call, Malformed if it is none. After a `weak` opener its name must be an offered tool."""
+        """Read one call; Malformed if it is none, Truncated in its name. If `weak`, it must call an offered tool."""
         reader = turn.reader
         turn.spans.begin_call()
         name, end = yield from reader.read_word(terminals(*_NAME_ENDS), 128)
@@ -341,11 +341,11 @@ class LiteralCalls(StyleBase, frozen=True):
     prefix: str = "call:"
     language: LiteralSyntax = GEMMA
 
-    def openers(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
+    def openers(self, offered: OfferedTools) -> tuple[str, ...]:  # the protocol passes `offered`
         return (self.open,)
 
-    def read(self, turn: ParseContext, opener: str) -> Parsing[None]:  # required by the protocol
-        """Read one call. Malformed arguments make it invalid, and the text up to `close` is skipped."""
+    def read(self, turn: ParseContext, opener: str) -> Parsing[None]:  # the protocol passes `opener`
+        """Read one call; Malformed or Truncated in its name. Malformed arguments make it invalid, up to `close`."""
         reader, writer = turn.reader, turn.writer
         yield from reader.read_spaces()
         yield from reader.read_one_of((self.prefix, ":"))  # some answers begin with the colon

@@ -33,11 +33,11 @@ class HeaderCalls(StyleBase, frozen=True):
     write_header: str = "{name}"
     between: str = ""
 
-    def openers(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
+    def openers(self, offered: OfferedTools) -> tuple[str, ...]:  # the protocol passes `offered`
         return self.open
 
     def read(self, turn: ParseContext, opener: str) -> Parsing[None]:
-        """Read one call; Malformed if its header is none.
+        """Read one call; Malformed if its header is none, and Truncated if the text ends inside of it.
 
         A model may leave out `name_end`, so the brace of the arguments also ends the header.
         """

@@ -40,10 +40,10 @@ class JsonCalls(StyleBase, frozen=True):
     pad: tuple[str, str] = ("", "")  # the text after the opening and before the closing tag
     write_open: bool = True
 
-    def openers(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
+    def openers(self, offered: OfferedTools) -> tuple[str, ...]:  # the protocol passes `offered`
         return tuple(tag for tag in self.open if not _is_fence(tag))
 
-    def weak_openers(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
+    def weak_openers(self, offered: OfferedTools) -> tuple[str, ...]:  # the protocol passes `offered`
         return (*self.bare, *self.inline_openers(offered))
 
     def inline_openers(self, offered: OfferedTools) -> tuple[str, ...]:

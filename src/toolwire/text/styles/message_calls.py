@@ -38,14 +38,17 @@ _KEYS = CallFields(arguments=("args", "arguments", "parameters"))
 class MessageCalls(StyleBase, frozen=True):
     """`<|message_model|>NAME<|content_invoke_tool_json|>{"name": …, "args": …}<|end_message|>`."""
 
-    def openers(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
+    def openers(self, offered: OfferedTools) -> tuple[str, ...]:  # the protocol passes `offered`
         return (_MESSAGE, _CALL, _TEXT_CALL)
 
     def weak_openers(self, offered: OfferedTools) -> tuple[str, ...]:
         return tuple(f"{name}{_CALL}" for name in offered.names)  # the prompt may contain the start of the message
 
     def read(self, turn: ParseContext, opener: str) -> Parsing[None]:
-        """Read one message by its content type; text and thinking are left to the turn parser."""
+        """Read one message by its content type; text and thinking are left to the turn parser.
+
+        Raise Truncated if the text ends inside the header, and Malformed if no content follows it.
+        """
         reader = turn.reader
         header = ""
         if opener == _MESSAGE:
@@ -104,14 +107,17 @@ _NAME = re.compile(r"[\w.:/-]+").fullmatch
 class RecipientCalls(StyleBase, frozen=True):
     """`>>>NAME`, a line break, JSON."""
 
-    def openers(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
+    def openers(self, offered: OfferedTools) -> tuple[str, ...]:  # the protocol passes `offered`
         return (_OPEN,)
 
     def weak_openers(self, offered: OfferedTools) -> tuple[str, ...]:
         return tuple(f"{name}\n" for name in (_EVERYBODY, *offered.names))
 
     def read(self, turn: ParseContext, opener: str) -> Parsing[None]:
-        """Read one message: text to `all` is left to the turn parser, any other recipient is a tool."""
+        """Read one message: text to `all` is left to the turn parser, any other recipient is a tool.
+
+        Raise Truncated if the text ends inside the recipient, and Malformed if it is none.
+        """
         reader = turn.reader
         name = opener.rstrip("\n")
         if opener == _OPEN:
@@ -150,10 +156,10 @@ _ENDS = ("\nObservation:", "\nThought:", "\nAction:", "\nFinal Answer:")
 class ReactCalls(StyleBase, frozen=True):
     """Input that is not a JSON object is the tool's only argument."""
 
-    def openers(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
+    def openers(self, offered: OfferedTools) -> tuple[str, ...]:  # the protocol passes `offered`
         return tuple(f"\n{line}" for line in _LINES)
 
-    def weak_openers(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
+    def weak_openers(self, offered: OfferedTools) -> tuple[str, ...]:  # the protocol passes `offered`
         return _LINES
 
     def read(self, turn: ParseContext, opener: str) -> Parsing[None]:
@@ -173,7 +179,10 @@ class ReactCalls(StyleBase, frozen=True):
             writer.end_item()
 
     def _read_action(self, turn: ParseContext) -> Parsing[None]:
-        """Read the tool name and the input line. JSON input is the arguments; other input is one argument."""
+        """Read the tool name and the input line. JSON input is the arguments; other input is one argument.
+
+        Raise Malformed without a name or an input, and Truncated inside the name.
+        """
         reader = turn.reader
         name, end = yield from reader.read_word(terminals("\n"))
         if end is None:

@@ -88,7 +88,10 @@ class NamedCalls(StyleBase, frozen=True):
         reader.unread(found)
 
     def _read_argument(self, turn: ParseContext, name: str, key: str, remaining: list[str]) -> Parsing[None]:
-        """Read one value; `remaining` are the parameters that may follow it. A string streams as it arrives."""
+        """Read one value; `remaining` are the parameters that may follow it. A string streams as it arrives.
+
+        Raise Truncated if the text ends inside it.
+        """
         reader, writer = turn.reader, turn.writer
         yield from reader.read_one_of(("\r\n", "\n"))
         others = tuple(f"<{other}>" for other in remaining)
@@ -152,11 +155,14 @@ class NestedCalls(StyleBase, frozen=True):
     section: str = "tool_call"
     call: str = "invoke"
 
-    def openers(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
+    def openers(self, offered: OfferedTools) -> tuple[str, ...]:  # the protocol passes `offered`
         return (f"{self.mark}<{self.section}>",)
 
-    def read(self, turn: ParseContext, opener: str) -> Parsing[None]:  # required by the protocol
-        """Read all calls of a section, up to its closing tag."""
+    def read(self, turn: ParseContext, opener: str) -> Parsing[None]:  # the protocol passes `opener`
+        """Read all calls of a section up to its closing tag; report a section without one.
+
+        Raise Malformed if no call follows the opener, and Truncated if the text ends inside of a call.
+        """
         reader = turn.reader
         opening, closing = f'{self.mark}<{self.call} name="', f"{self.mark}</{self.section}>"
         yield from reader.read_spaces()
@@ -166,12 +172,16 @@ class NestedCalls(StyleBase, frozen=True):
             found = yield from turn.read_next((opening, closing))
             if found != opening:
                 break
-        reader.taken = None
-        if found is None:
+        reader.taken = None  # the tags are markup: nothing of them is emitted as text
+        if found is None:  # neither tag follows
             turn.report_unclosed(closing)
 
     def _read_call(self, turn: ParseContext) -> Parsing[None]:
-        """Read one call. Malformed arguments make it invalid, and the text up to its closing tag is skipped."""
+        """Read one call. Malformed arguments make it invalid, and the text up to its closing tag is skipped.
+
+        Raise Malformed for an invalid name, and Truncated, after the call has ended as truncated, if the text ends in
+        it.
+        """
         reader, writer = turn.reader, turn.writer
         turn.spans.begin_call(len(f'{self.mark}<{self.call} name="'))
         name, end = yield from reader.read_word(terminals('">', "<", "\n"))
@@ -232,6 +242,7 @@ class NestedCalls(StyleBase, frozen=True):
         """Read a value up to `</key>`: nested tags are an array or an object, text is converted by `schema`.
 
         `root` is the document that references in `schema` refer to. `output` receives the text of a top-level argument.
+        Raise Malformed for other tags, mixed text and tags, or too many levels, and Truncated at the end of the text.
         """
         if depth > _DEPTH:
             raise Malformed(f"nested more than {_DEPTH} levels deep")

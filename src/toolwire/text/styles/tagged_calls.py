@@ -66,13 +66,16 @@ class TaggedCalls(StyleBase, frozen=True):
     line: str = "\n"  # the text between tags
     between: str = ""  # the text between two calls, if there is none between tags
 
-    def openers(self, offered: OfferedTools) -> tuple[str, ...]:  # required by the protocol
+    def openers(self, offered: OfferedTools) -> tuple[str, ...]:  # the protocol passes `offered`
         if not self.section_open:
             return (self.call_open,)
         return (self.section_open, self.call_open) if self.bare else (self.section_open,)
 
     def read(self, turn: ParseContext, opener: str) -> Parsing[None]:
-        """Read a bare call, or all calls of a section up to its closer."""
+        """Read a bare call, or all calls of a section up to its closer.
+
+        Raise ForeignFormat for JSON where the format has none.
+        """
         reader = turn.reader
         if opener != self.section_open:
             yield from self._read_call(turn, in_section=False)
@@ -303,7 +306,10 @@ class _Arguments:
             self.turn.spans.end_arguments()
 
     def _read_argument(self) -> Parsing[None]:
-        """Read one argument after `key_open`. One without a value is reported and skipped."""
+        """Read one argument after `key_open`. One without a value is reported and skipped.
+
+        Raise Malformed for one without a name, and Truncated if the text ends inside it.
+        """
         reader, style, writer = self.turn.reader, self.style, self.turn.writer
         ends = terminals(style.key_end, style.value_close, style.call_close, style.key_open)
         head, end = yield from reader.read_word(ends)
@@ -357,7 +363,10 @@ class _Arguments:
         return frozenset({kind}) if kind in types or (types == ANY and kind in _TYPES) else types
 
     def _read_value(self, key: str, types: Types) -> Parsing[None]:
-        """Read a value: a string is passed on as it arrives; a value of another type waits for its closer."""
+        """Read a value: a string is passed on as it arrives; a value of another type waits for its closer.
+
+        Raise Truncated if the text ends before that.
+        """
         reader, writer, style = self.turn.reader, self.turn.writer, self.style
         if style.trim:
             yield from reader.read_one_of(("\r\n", "\n"))

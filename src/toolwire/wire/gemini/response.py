@@ -113,6 +113,7 @@ def decode_response(body: Object) -> Response:
     """Decode a response or an error body; a blocked prompt is an answer without candidates.
 
     An error beside candidates is a failure, too: the parts are only the beginning of an answer (ankit373/hydra#869).
+    Raise ProtocolError if it is neither.
     """
     if require_object(body).get("error") and not body.get("candidates"):
         return Response(fault=read_fault(body))

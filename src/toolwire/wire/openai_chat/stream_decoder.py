@@ -506,7 +506,7 @@ class ChatStreamDecoder(BaseStreamDecoder):
         """Append arguments. Events carry the fragment JSON-escaped.
 
         A call without a name is not announced yet, so its fragments only wait. So does a first `{}`, and a call that may
-        repeat another one.
+        repeat another one. ProtocolError for arguments after the complete ones.
         """
         if fragment[:1] == "{" and call.is_complete():
             other = self._read_second_object(choice, call, fragment)
@@ -576,7 +576,7 @@ class ChatStreamDecoder(BaseStreamDecoder):
         choice.grown = [new]
 
     def _end_call(self, call: GrowingCall, events: list[Event], *, is_cut: bool = False) -> None:
-        """End a call; if `is_cut`, the answer is cut, so a freeform call and a call without arguments are truncated."""
+        """End a call; if `is_cut`, a freeform or empty one is truncated. ProtocolError for a call without a name."""
         if call.ended:
             return
         if not call.name:

@@ -145,13 +145,18 @@ class ResponsesItemDecoder(BaseStreamDecoder):
                     events.append(CallDelta(item.key, escaped))
 
     def _emit_reasoning(self, item: GrowingItem, section: int | None, text: str, events: list[Event]) -> None:
-        """Emit more text of a section of the summary, or of a content, whose number is negative (`reasoning_section`)."""
+        """Emit more text of reasoning: of a section of its summary, of a content, or of its whole text (None).
+
+        The number of a content is negative (`_reasoning_section`). Text after the end of the item is kept in `late`. An
+        item of another kind has no reasoning, so its text is ignored.
+        """
         if item.kind == "reasoning" and (escaped := self._escape(item.key, text)):
             if item.ended:
                 item.late.append(escaped)
                 return
             item.texts.setdefault(section, []).append(escaped)
             if section is not None and section < 0:
+                # also part of the whole text, which the final item repeats
                 section = None
                 item.texts.setdefault(None, []).append(escaped)
             events.append(ReasoningDelta(item.key, escaped, section))
@@ -279,7 +284,7 @@ class ResponsesItemDecoder(BaseStreamDecoder):
         """End an item that neither an event nor the final response ended, with the text of its deltas.
 
         Arguments from the start of a call are a placeholder, and must not look complete, if a limit ended the answer or
-        if it has other calls instead.
+        if it has other calls instead. Raise ProtocolError for a call without a name.
         """
         if item.kind == "message":
             events.extend(TextEnd(key) for key in item.keys.values())

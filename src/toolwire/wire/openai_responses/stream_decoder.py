@@ -155,7 +155,8 @@ class ResponsesStreamDecoder(ResponsesItemDecoder):
     def _find_item(self, event: Object, kind: str, events: list[Event], *, is_copy: bool = False) -> GrowingItem:
         """Return the item of an event. Open one of `kind` if the server omitted `output_item.added`.
 
-        `is_copy`: the event repeats text, and may come after the end of its item.
+        `is_copy`: the event repeats text, and may come after the end of its item. Raise ProtocolError for more text
+        after it.
         """
         index, item_id = read_index(event, "output_index"), read_id({"id": event.get("item_id")})
         raw: Object = {"type": kind, "id": item_id}

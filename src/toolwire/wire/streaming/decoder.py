@@ -155,7 +155,7 @@ class BaseStreamDecoder:
         return events
 
     def _close_document(self, data: bytes, events: list[Event]) -> None:
-        """Read a document that arrived in place of events, or the chunks in its lines."""
+        """Read a document that came in place of events, or the chunks in its lines. TruncatedStream if it is cut."""
         documents = _split_documents(data)
         if len(documents) > 1:
             for document in documents:
