@@ -69,7 +69,7 @@ def bootstrap_difference(
 
 
 def _first_occurrences(ranked: Sequence[Hashable]) -> Iterator[tuple[int, Hashable]]:
-    """Return ranks from 1 with their items, without repeated items."""
+    """Yield ranks from 1 with their items, without repeated items."""
     seen: set[Hashable] = set()
     for rank, item in enumerate(ranked, 1):
         if item not in seen:

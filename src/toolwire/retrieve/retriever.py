@@ -188,7 +188,7 @@ class IndexRetriever:
 
 
 def _called_names(messages: Sequence[Message]) -> Iterator[str]:
-    """Return the names of calls that succeeded. A refused call must not cause its tool to be offered."""
+    """Yield the names of calls that succeeded. A refused call must not cause its tool to be offered."""
     names = {call.id: call.name for call in list_calls(messages)}
     for message in messages:
         for part in message.parts:

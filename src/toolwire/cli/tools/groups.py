@@ -114,7 +114,7 @@ def _read_file(source: str, arguments: argparse.Namespace) -> Sequence[Tool]:
 
 
 def _read_index(file: str) -> Iterator[tuple[str, Tool]]:
-    """Return the tools of an index file."""
+    """Yield the tools of an index file."""
     require_numpy()
     from ...retrieve import ToolIndex
 

@@ -396,7 +396,7 @@ class Metrics:
         yield _counter_family("upstream_retries_refused", "retries refused by the budget", ("upstream",), refused)
 
     def _cache_families(self) -> Iterator[Metric]:
-        """Return the events and the size of the translation cache."""
+        """Yield the events and the size of the translation cache."""
         from prometheus_client.core import GaugeMetricFamily
 
         events = "lookups of long conversations (hit, miss), and conversations dropped (eviction) or not kept (refusal)"
@@ -431,7 +431,7 @@ class Metrics:
         return family
 
     def _tools_families(self) -> Iterator[CounterMetricFamily]:
-        """Return the numbers of declared and offered tools, and of searches, of requests whose tools were selected."""
+        """Yield the numbers of declared and offered tools, and of searches, of requests whose tools were selected."""
         from prometheus_client.core import CounterMetricFamily
 
         descriptions = {

@@ -167,7 +167,7 @@ def _drop_duplicates(tools: Sequence[Tool]) -> tuple[Tool, ...]:
 
 
 def _names_in_history(messages: Sequence[Message]) -> Iterator[str]:
-    """Return the names of called and found tools in the order of their occurrence."""
+    """Yield the names of called and found tools in the order of their occurrence."""
     for message in messages:
         for part in message.parts:
             if isinstance(part, ToolCall):

@@ -141,7 +141,7 @@ def _subcommands(
 
 
 def _alternatives(lines: Iterable[str]) -> Iterator[tuple[str, SynopsisLine]]:
-    """Return the alternatives of a synopsis that begin with a word: `{update | install PACKAGE...}`."""
+    """Yield the alternatives of a synopsis that begin with a word: `{update | install PACKAGE...}`."""
     text = mark_variables(" ".join(lines)[:4_000], ())
     for group in _BRACES.findall(text):
         for alternative in _split_alternatives(group):
@@ -339,7 +339,7 @@ def read_help(text: str, words: Sequence[str], *, origin: str = "--help") -> lis
 
 
 def _usage(lines: Sequence[str]) -> Iterator[str]:
-    """Return the lines of the usage, up to an empty line."""
+    """Yield the lines of the usage, up to an empty line."""
     started = False
     for line in lines:
         started = started or _USAGE.match(line.strip()) is not None
@@ -382,7 +382,7 @@ def _help_options(lines: Sequence[str]) -> Iterator[CommandOption]:
 
 
 def _help_subcommands(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Return the entries of the lists whose heading names commands."""
+    """Yield the entries of the lists whose heading names commands."""
     in_list = False
     for line in lines:
         if line and not line[0].isspace():

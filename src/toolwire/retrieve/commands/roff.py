@@ -207,7 +207,7 @@ def read_sections(source: str, *, name: str = "") -> list[PageSection]:
 
 
 def _significant_lines(source: str) -> Iterator[str]:
-    """Return the lines without comments, definitions of macros and conditional blocks."""
+    """Yield the lines without comments, definitions of macros and conditional blocks."""
     ends: str | None = None
     depth = 0
     for line in source.split("\n", MAX_LINES)[:MAX_LINES]:

@@ -72,7 +72,7 @@ def _iter_words(text: str) -> Iterator[str]:
 
 
 def _split_unspaced(word: str) -> Iterator[str]:
-    """Return pairs of adjacent characters, and the parts in other scripts as they are."""
+    """Yield pairs of adjacent characters, and the parts in other scripts as they are."""
     position = 0
     for run in _UNSPACED.finditer(word):
         if run.start() > position:
