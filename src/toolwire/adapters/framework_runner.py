@@ -304,7 +304,7 @@ class FrameworkRunner:
 
 
 def _call_keys(call: ToolCall, entry: Entry | None, scope: CallScope) -> dict[str, str] | None:
-    """Return the idempotency key of a call with effects, unless the tool or the call has a key of its own.
+    """Return the idempotency key of a call with effects, or None if the tool or the call has a key of its own.
 
     Some models use the same call ids in every conversation. An id therefore names one call only in a scope, and
     arguments are part of the key.

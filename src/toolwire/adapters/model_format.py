@@ -176,7 +176,8 @@ def _encode(tokenizer: Tokenizer, text: str) -> list[int]:
 def template_opens_reasoning(form: Format, tokenizer: object, settings: Mapping[str, Any]) -> bool | None:
     """Like `prompt_opens_reasoning`, for a server that does not show the prompt: ask the chat template.
 
-    The end of a rendered prompt depends on the template and its settings, not on the messages.
+    The end of a rendered prompt depends on the template and its settings, not on the messages. None if there is no
+    template, it fails, or the format has no reasoning.
     """
     render: Callable[..., object] | None = getattr(tokenizer, "apply_chat_template", None)
     if render is None or not form.reasoning:

@@ -67,7 +67,7 @@ def _is_pinned(package: str, pinned: Callable[[str], bool]) -> bool:
 def _find_package(arguments: Sequence[str], before: Sequence[str], others: Sequence[str]) -> str | None:
     """Return the package: the value of an option in `before`, or the first positional argument.
 
-    `others` are options whose value is not the package.
+    `others` are options whose value is not the package. None if there is no such argument.
     """
     for index, argument in enumerate(arguments):
         option, _, value = argument.partition("=")
@@ -82,7 +82,8 @@ def _find_package(arguments: Sequence[str], before: Sequence[str], others: Seque
 def _docker_image(arguments: Sequence[str]) -> str | None:
     """Return the image of `docker run`: the first argument that is neither an option nor the value of an option.
 
-    An option has a value in the next argument unless it is a known flag or contains =.
+    An option has a value in the next argument unless it is a known flag or contains =. None if all arguments belong to
+    options.
     """
     skip = False
     for argument in arguments:

@@ -45,7 +45,7 @@ def find_field(document: JSON, pointer: str) -> str | None:
     """Return the pointer of a field that is missing at `pointer`, if exactly one object near it has such a field.
 
     A canonical value may be spread over nested objects of a document: `/tools/0/x` is `/tools/0/custom/format/x`. If
-    there is no such field, the search continues with the object that should have it.
+    there is no such field, the search continues with the object that should have it. None if no object has it.
     """
     outer, _, _ = pointer.rpartition("/")
     if not outer:

@@ -194,7 +194,7 @@ def _require_complete(source: Path, weights: Mapping[str, Any], settings: Object
 
 
 def _convert_tensors(source: Path, tensors: Any, settings: Object) -> Iterator[tuple[str, Any]]:
-    """Yield the weights under Hugging Face's names, in float16 if all values fit, or float32. ConfigError if invalid."""
+    """Yield the weights under Hugging Face's names, in float16 if all values fit, or float32. ConfigError if broken."""
     import numpy as np
     from gguf import dequantize
 

@@ -77,7 +77,7 @@ def call(
 async def call_async(
     query: str, k: int = 3, *, index: SearchableIndex, model: Model | str, max_tokens: int = MAX_TOKENS
 ) -> ToolCall | None:
-    """Like `call`, for asynchronous programs. Raises `ProtocolError` and `InvalidArguments` as `read_call` does."""
+    """Like `call`, for asynchronous programs; None if no tool is found. Raises as `read_call` does."""
     hits = await asyncio.to_thread(index.search, query, k)  # it may have to encode the query
     tools = [hit.tool for hit in hits]
     if not tools:

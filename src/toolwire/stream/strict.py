@@ -128,7 +128,7 @@ def infinite_pointer(value: JSON) -> str | None:
 
 
 def _infinite_path(container: JSON) -> list[str | int] | None:
-    """Return the path to the first infinite number, innermost segment first. The parser bounds the recursion at 200."""
+    """Return the path to the first infinite number, innermost segment first, or None. The parser bounds its depth."""
     members: Iterable[tuple[str | int, JSON]] = enumerate(container) if type(container) is list else container.items()
     for key, value in members:
         kind = type(value)

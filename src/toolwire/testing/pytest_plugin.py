@@ -42,7 +42,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
-    """Show the different lines of two canonical values. Without toolwire in the test, nothing is imported."""
+    """Show the different lines of two canonical values. Without toolwire in the test, nothing is imported.
+
+    Return None for other comparisons.
+    """
     values = sys.modules.get("toolwire.ir.value")
     if op != "==" or values is None or not (isinstance(left, values.Value) and isinstance(right, values.Value)):
         return None

@@ -368,7 +368,7 @@ def _to_bytes(text: str) -> bytes:
 
 
 def _decode_base64(text: str) -> bytes | None:
-    """Decode the canonical form only, so that no other text has the same MAC."""
+    """Decode the canonical form only, so that no other text has the same MAC. Return None for any other text."""
     encoded = text[len(PREFIX) :]
     if not text.startswith(PREFIX) or len(text) > _MAX_TEXT or not encoded.isascii():
         return None

@@ -146,7 +146,7 @@ def _ends_with_result(request: Request) -> bool:
 
 
 def _requested_state(request: Request, default: ReasoningState | None, losses: Losses) -> ReasoningState | None:
-    """Return the state of the reasoning for this request. A model whose reasoning has no setting decides itself.
+    """Return the state of the reasoning for this request, or None for a model whose reasoning has no setting.
 
     An effort or a budget cannot be sent, which is added to `losses`.
     """

@@ -133,7 +133,7 @@ class Emulation:
     def problem_without_call(self, reader: AnswerReader, stop: Stop | None) -> str | None:
         """Like `problem`, for an answer that `reader` has read and that has no complete call.
 
-        An answer that ended at a token limit is not requested again: the next one would end at the same limit.
+        Return None for an answer that ended at a token limit: the next one would end at the same limit.
         """
         if stop is not None and stop.reason in ("length", "context_window"):
             return None

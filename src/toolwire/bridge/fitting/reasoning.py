@@ -27,7 +27,8 @@ def fit_reasoning(
 ) -> ReasoningConfig | None:
     """Return the reasoning settings in a form that the target and the model accept; changes are added to `losses`.
 
-    `wire` has the efforts and budgets of the model. `has_tools`: tools are declared on the target.
+    `wire` has the efforts and budgets of the model. `has_tools`: tools are declared on the target. Return None if none
+    are sent.
     """
     reasoning = request.reasoning
     if has_tools and model.effort_with_tools is False:
@@ -109,7 +110,7 @@ def _require_reasoning_of_calls(
 def _require_thinking_before_calls(
     reasoning: ReasoningConfig, turns: list[DraftMessage], model: ModelCapabilities, losses: Losses
 ) -> ReasoningConfig | None:
-    """Leave thinking off if the model would require the thinking of its last calls and the history lacks it.
+    """Return the settings, or None, with a loss, if the history lacks a thinking that the model requires.
 
     With a budget, the turn whose results are being returned must begin with its thinking. Another client or provider
     made the calls, or the client did not return the thinking.

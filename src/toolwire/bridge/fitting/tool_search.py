@@ -110,7 +110,10 @@ class HostedSearchConverter:
     def _convert_result(
         self, result: HostedSearchResult, target: SearchCodec, path: str, losses: Losses
     ) -> Opaque | None:
-        """Convert a result; one without a call id belongs to the first call without a result."""
+        """Convert a result; one without a call id belongs to the first call without a result.
+
+        Without such a call, return None, with a loss.
+        """
         if not result.call_id and self._pending:
             result = replace(result, call_id=self._pending[0])
         if result.call_id not in self._pending:

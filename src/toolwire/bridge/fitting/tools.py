@@ -203,7 +203,7 @@ def _fit_any(
     choose: ToolChooser | None,
     plan: SearchPlan,
 ) -> tuple[list[tuple[Tool, int]], dict[str, Lowered]]:
-    """Fit tools of all kinds, as in `fit_tools`; drop those that the target cannot run. EncodeError for two of a name."""
+    """Fit tools of all kinds, as in `fit_tools`; drop those that the target cannot run. EncodeError for equal names."""
     can = wire.capabilities
     fitted: list[tuple[Tool, int]] = []
     seen: dict[tuple[str | None, str], int] = {}

@@ -240,7 +240,7 @@ class TurnFitter:
         return own_artefacts(artefacts, self._wire.provider, self._model, self._history_model, path, self._losses)
 
     def _fit_reasoning(self, part: Reasoning, location: PartLocation) -> Reasoning | None:
-        """Keep reasoning only if this provider and model produced it; report any other as dropped."""
+        """Return reasoning that this provider and model produced; report any other as dropped, and return None."""
         path = location_pointer(location)
         own = own_artefacts(part.artefacts, self._wire.provider, self._model, self._history_model, path, Losses())
         is_own_form = self._wire.name in part.extra or f"{self._wire.name}~" in part.extra
@@ -415,7 +415,7 @@ class TurnFitter:
         return replace(part, cache=self._fit_mark(part, "part", path))
 
     def _fit_opaque(self, part: Opaque, location: PartLocation) -> Opaque | Text | None:
-        """Keep a block of this wire, send the summary of a compaction as text, and drop any other block."""
+        """Return a block of this wire, or a compaction summary as text; report any other as dropped, and return None."""
         if part.wire == self._wire.name:
             if part.type not in self._can.rejected_kinds:
                 return part

@@ -235,7 +235,7 @@ def _find_prefix(
 def _fit_parallel(
     request: Request, can: Capabilities, model: ModelCapabilities, losses: Losses, *, has_tools: bool
 ) -> bool | None:
-    """Return the switch for parallel calls, which is off for a model that makes one call at a time.
+    """Return the switch for parallel calls, or None to send none. It is off for a model that makes one call at a time.
 
     A wish that is dropped is added to `losses`.
     """

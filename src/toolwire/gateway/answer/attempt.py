@@ -140,7 +140,7 @@ class Attempt(Struct, eq=False):
             self._target.health.release_trial(self._sent_at)
 
     async def _handle_interruption(self, out: OutboundRequest) -> Fault | None:
-        """Return the result of an attempt whose upstream was silent, or whose client left after the last event.
+        """Return the fault of an attempt whose upstream was silent, or None if the client left after the last event.
 
         Raise any other interruption again. A client that leaves while it waits counts against the target's health.
         """
@@ -162,7 +162,7 @@ class Attempt(Struct, eq=False):
         raise asyncio.CancelledError
 
     async def _send(self, target: Target, out: OutboundRequest) -> Fault | None:
-        """Send a request and deliver its answer. Return a fault that occurred before any output.
+        """Send a request and deliver its answer. Return a fault that occurred before any output, or None.
 
         It is sent again with a new key or context size. A retry of a rejected answer, and a request with the results of
         the gateway's tools, are sent by a further call.
@@ -238,7 +238,10 @@ class Attempt(Struct, eq=False):
     # further requests to the same target
 
     async def _send_retry(self, target: Target, out: OutboundRequest, rejected: RejectedAnswer) -> Fault | None:
-        """Ask once more instead of accepting an answer: the repair model, and the same model if that fails."""
+        """Ask once more instead of accepting an answer: the repair model, and the same model if that fails.
+
+        Return the fault of the last one, or None.
+        """
         context = self._context
         if target.row.repair_model is not None:
             repair_target = context.dependencies.router.plan(target.row.repair_model, tools=True)[0]
@@ -398,7 +401,7 @@ class Attempt(Struct, eq=False):
     async def _relay_pieces(
         self, relay: StreamRelay, stream: Stream, delivery: StreamDelivery, target: Target, out: OutboundRequest
     ) -> Fault | None:
-        """Relay pieces until the stream needs no more, ends or fails. Return a fault before the first output."""
+        """Relay pieces until the stream needs no more, ends or fails. Return a fault before any output, or None."""
         context = self._context
         limits = context.dependencies.limits
         remaining, max_items = limits.answer, limits.values // _VALUES_PER_ITEM

@@ -352,7 +352,7 @@ def _parse_date(text: str) -> dt.date:
 
 
 def _passage_finder(passages: Sequence[str]) -> Callable[[str], tuple[int, str]]:
-    """Return a function that finds the best passage and its number, or raises ToolError. ConfigError for no passages."""
+    """Return a function that finds the best passage and its number, or raises ToolError. ConfigError for none."""
     from ...retrieve.index import ToolIndex
 
     if not passages:

@@ -293,7 +293,10 @@ class Catalogue:
         return read_man_page(source, words, origin=str(path)) if words else []
 
     def _command_words(self, stem: str, source: str) -> tuple[str, ...] | None:
-        """Return the words of a page: `git-log` is `git log` if there is no program `git-log`."""
+        """Return the words of a page: `git-log` is `git log` if there is no program `git-log`.
+
+        Return None if there is no program for it.
+        """
         if self._has_program(stem):
             return (stem,)
         parts = stem.split("-")

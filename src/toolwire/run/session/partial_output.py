@@ -78,7 +78,7 @@ class PartialReader:
         self._text = _GrowingText()
 
     def feed(self, event: Event, plan: OutputPlan) -> PartialOutput | None:
-        """Add an event; return the output if it has changed visibly."""
+        """Add an event; return the output if it has changed visibly, else None."""
         if isinstance(event, (TextDelta, CallDelta)):
             return self._report(self._text.feed(event.text), plan) if event.key == self._key else None
         if isinstance(event, (TextEnd, CallEnd)):
@@ -109,7 +109,7 @@ class ArgumentsReader:
         self._open: dict[int, tuple[CallStart, _GrowingText]] = {}
 
     def feed(self, event: Event, plan: OutputPlan | None) -> UnfinishedCall | None:
-        """Add an event; return the arguments of its call if they have changed visibly."""
+        """Add an event; return the arguments of its call if they have changed visibly, else None."""
         if isinstance(event, CallStart):
             is_output = plan is not None and plan.is_final_call(event.name)
             if event.kind != "freeform" and event.choice == 0 and not is_output:

@@ -215,7 +215,7 @@ def _complete_object(
 def _emit_undeclared(
     emitter: EmitContext, node: ObjectNode, depth: int, out: Object, remarks: list[str]
 ) -> Codec | None:
-    """Emit `additionalProperties` into `out`, or as a remark and a loss; return the codec of such values."""
+    """Emit `additionalProperties` into `out`, or as a remark and a loss; return the codec of such values, or None."""
     can, others = emitter.dialect.keywords, node.others
     if others is not None:
         if not node.properties and "patternProperties" not in out and is_free(node):

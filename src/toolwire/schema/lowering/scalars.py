@@ -226,9 +226,10 @@ def _emit_bounded_integer(writer: EmitContext, node: NumberNode, bounds: Bounds)
 
 
 def _digits_pattern(writer: EmitContext, bounds: Bounds) -> str | None:
-    """Return a pattern that enforces the bounds if the provider enforces patterns but not bounds.
+    """Return a pattern that enforces the bounds, or None if the provider enforces no patterns, and beside `multipleOf`.
 
-    Bounds that only keep a number exact in a double are not worth another type: generators write them everywhere.
+    None also for bounds that only keep a number exact in a double: generators write them everywhere, and they are not
+    worth another type.
     """
     if not writer.dialect.enforced or "pattern" not in writer.dialect.keywords or "multipleOf" in bounds:
         return None

@@ -57,7 +57,10 @@ def remove_layer(value: JSON, declared: AbstractSet[str], names: Collection[str]
 
 
 def _remove_alias(value: Object, declared: AbstractSet[str]) -> tuple[JSON, RepairStep] | None:
-    """Remove `{"arguments": …}`, or `{"type": "object", "properties": …}` unless that is the schema itself."""
+    """Remove `{"arguments": …}`, or `{"type": "object", "properties": …}` unless that is the schema itself.
+
+    Return the content and the step, or None if the value has no such wrapper.
+    """
     members = dict(value)
     if "properties" in members and members.get("type") == "object" and "type" not in declared:
         del members["type"]

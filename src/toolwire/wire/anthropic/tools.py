@@ -155,7 +155,7 @@ def read_choice(raw: JSON) -> tuple[ToolChoice | None, bool | None]:
 def write_choice(request: Request, losses: Losses) -> Object | None:
     """Return `tool_choice`; a setting for parallel calls needs one, so `auto` is used if there is no choice.
 
-    A mode that Anthropic lacks is sent as the nearest one and reported.
+    A mode that Anthropic lacks is sent as the nearest one and reported. None if the request has neither.
     """
     choice = request.choice
     if choice is None:

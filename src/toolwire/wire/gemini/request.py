@@ -149,7 +149,7 @@ def _read_config(raw: JSON, params: dict[str, Any], extra: Extra) -> tuple[Reaso
 def _read_thinking(raw: JSON) -> ReasoningConfig | None:
     """Read `thinkingConfig`: a budget of 0 turns thinking off, a negative one leaves the amount to the model.
 
-    Unusual levels and negative budgets are kept as form.
+    Unusual levels and negative budgets are kept as form. Return None without a configuration.
     """
     if raw is None:
         return None

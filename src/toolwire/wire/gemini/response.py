@@ -152,7 +152,7 @@ def blocked_stop(feedback: Object) -> Stop | None:
 
 
 def stop_fault(stop: Stop | None) -> Fault | None:
-    """Return a fault for a malformed call or an unexplained end, because the parts before it are not an answer."""
+    """Return a fault for a malformed call or an unexplained end, before which the parts are no answer; else None."""
     if stop is None:
         return None
     if stop.reason == "malformed_call":

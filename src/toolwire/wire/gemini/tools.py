@@ -100,7 +100,10 @@ def _read_any_function(raw: JSON) -> Tool:
 
 
 def _read_schema(fields: Object, field: str, openapi_field: str, form: Object) -> Object | None:
-    """Read a schema from the field for JSON Schema, or convert it from the OpenAPI field and keep it in `form`."""
+    """Read a schema from the field for JSON Schema, or convert it from the OpenAPI field and keep it in `form`.
+
+    Return None if there is neither.
+    """
     raw = fields.get(openapi_field)
     if fields.get(field) is not None:
         if raw is not None:

@@ -358,7 +358,7 @@ def _write_own_choice(index: int, answer: Response | Alternative, losses: Losses
 
 
 def write_stop(stop: Stop | None, losses: Losses, path: str, *, refused: bool, is_legacy: bool) -> str | None:
-    """Return the finish reason; report details that it does not express.
+    """Return the finish reason, or None if the stop is not known; report details that it does not express.
 
     `refused`: the message has the refusal. `is_legacy`: the request declares `functions`.
     """

@@ -128,7 +128,10 @@ def _read_detail(raw: Object) -> str | None:
 
 
 def _read_cache(raw: Object, extra: Extra) -> str | None:
-    """Read the time to live of a cache breakpoint; its other fields go into `extra`."""
+    """Read the time to live of a cache breakpoint; its other fields go into `extra`.
+
+    Return None if there is no breakpoint.
+    """
     mark = raw.get("prompt_cache_breakpoint")
     if mark is None:
         return None

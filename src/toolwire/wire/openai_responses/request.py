@@ -196,7 +196,7 @@ def _is_instructions(message: Message) -> bool:
 
 
 def _read_text(value: JSON, params: dict[str, Any], extra: Extra) -> OutputFormat | None:
-    """Read `text`: the verbosity goes into `params`, other fields into `extra`, and the format is returned."""
+    """Read `text`: verbosity into `params`, other fields into `extra`; return the format, or None if there is none."""
     if value is None:
         return None
     verbosity = read_optional_string(require_object(value, "text"), "verbosity")
@@ -219,7 +219,7 @@ def _read_text(value: JSON, params: dict[str, Any], extra: Extra) -> OutputForma
 
 
 def _read_reasoning(value: JSON) -> ReasoningConfig | None:
-    """Read the reasoning settings; a request for a summary makes reasoning visible."""
+    """Read the reasoning settings; a request for a summary makes reasoning visible. None if there are none."""
     if value is None:
         return None
     effort, summary = (

@@ -259,7 +259,10 @@ class ResponsesStreamDecoder(ResponsesItemDecoder):
     def _decide_guess(
         self, item: GrowingItem, raw: Object, index: int | None, events: list[Event]
     ) -> GrowingItem | None:
-        """Return the item that `raw` ends. If `raw` has the ids of the held call or of its copy, that call ends first."""
+        """Return the item that `raw` ends, or None for a third call.
+
+        If `raw` has the ids of the held call or of its copy, that call ends first.
+        """
         assert self._guess is not None
         held, copy = self._guess[0], self._guess_copy
         has_own_id = item is held and item.shares_id(raw)

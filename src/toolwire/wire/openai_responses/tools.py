@@ -289,7 +289,7 @@ _MODES: dict[str, ChoiceMode] = {"auto": "auto", "none": "none", "required": "re
 def read_choice(value: JSON) -> ToolChoice | None:
     """Read `tool_choice`: a mode, a named tool or the allowed tools; most objects are also kept as form.
 
-    Raise ProtocolError for an unknown mode or an invalid entry.
+    Raise ProtocolError for an unknown mode or an invalid entry. Return None without a choice.
     """
     if value is None:
         return None

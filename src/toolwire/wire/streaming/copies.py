@@ -165,7 +165,7 @@ def _take(
     accepts: Callable[[Copy, Copy], bool] | None,
     tries: int,
 ) -> int | None:
-    """Return a free item from the queues of `keys` that `accepts` the copy: of several, the item with most text."""
+    """Return a free item from the queues of `keys` that `accepts` the copy, or None; of several, the longest one."""
     for key in keys:
         queue = queues.get(key)
         while queue and queue[0] not in free:
