@@ -171,7 +171,10 @@ class TurnReader:
         self.in_reasoning = False
 
     def _start_call(self, event: CallStart) -> CallPiece:
-        """Register a call. Generated ids are unique only within the turn, so they are replaced."""
+        """Register a call and end the reasoning.
+
+        Generated ids (`call00000`) are unique only within the turn, so they are replaced.
+        """
         index = self._index[event.key] = len(self.calls)
         call_id = event.id
         if call_id == f"call{index:05d}" or call_id in self._ids:

@@ -59,7 +59,7 @@ def _decode_row(row: Object, chosen: TrainingFormat | None, *, fixed: bool) -> t
     """Decode a row in the format of the rows before it.
 
     The first rows of a file may fit several formats, as those without calls do. If a later row does not fit, its format
-    is detected, unless it is `fixed`.
+    is detected, unless it is `fixed`. Raise ProtocolError if it fits neither.
     """
     found = chosen or formats.detect(row)
     try:

@@ -41,7 +41,10 @@ _HALF_MAXIMUM = 65504.0  # the largest finite value of IEEE 754 half precision; 
 
 
 def convert_gguf(source: Path, folder: Path) -> None:
-    """Write the model of a GGUF file into an existing, empty folder: `config.json`, safetensors and tokenizer files."""
+    """Write the model of a GGUF file into an existing, empty folder: `config.json`, safetensors and tokenizer files.
+
+    Raise ConfigError for a file that cannot be converted, and MissingExtra.
+    """
     require_installed("the conversion of a GGUF file", "gguf", "safetensors", "transformers")
     from safetensors.numpy import save_file
     from transformers import GenerationConfig, LlamaConfig

@@ -57,7 +57,10 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def _convert(source: Path, folder: Path) -> None:
-    """Convert beside `folder` and rename, so that the folder exists only when it is complete."""
+    """Convert beside `folder` and rename, so that the folder exists only when it is complete.
+
+    Raise as `convert_gguf` does, and OSError if it cannot be renamed.
+    """
     folder.parent.mkdir(parents=True, exist_ok=True)
     part = Path(mkdtemp(prefix=f"{folder.name}.", suffix=".part", dir=folder.parent))
     try:

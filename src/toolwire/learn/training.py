@@ -60,9 +60,10 @@ def merge_adapter(model: LanguageModel, adapter: Any) -> None:
 
 
 def save_model(model: LanguageModel, folder: Path) -> None:
-    """Write the model and its tokenizer into a folder.
+    """Write the model and its tokenizer into a folder, and set the type of its weights in its configuration.
 
     The weights are written in float16, which GGUF files have as well; in float32 if one of them does not fit into it.
+    An output layer that is tied to the embeddings is left out.
     """
     import torch
 

@@ -205,7 +205,7 @@ def _listening_host(listener: socket.socket) -> str:
 
 
 def _open_listener(host: str, port: int) -> socket.socket:
-    """Open a listening socket. SO_REUSEADDR allows a restart while old connections are in TIME_WAIT."""
+    """Open a listening socket; SO_REUSEADDR: old connections may be in TIME_WAIT. Raise OSError or OverflowError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:

@@ -147,7 +147,10 @@ def mine_texts(
 def score_candidates(
     model: LanguageModel, texts: Sequence[str], candidates: Sequence[CallCandidate], settings: MiningSettings
 ) -> list[CallCandidate]:
-    """Measure the losses of the candidates that have a result."""
+    """Return the candidates in their order, those that have a result with their losses.
+
+    Without a filter, no losses are measured.
+    """
     if settings.filter == "none":
         return list(candidates)
     groups: dict[tuple[int, int], list[int]] = {}

@@ -325,7 +325,7 @@ class McpClient:
         return await fetch_all_pages(page, key)
 
     async def resources(self) -> list[JSON]:
-        """List the resources, followed by the resource templates."""
+        """List the resources, followed by the resource templates. Raise RpcError if the server refuses."""
         if not self._offers("resources"):
             return []
         listed = await self._fetch_list("resources")

@@ -197,8 +197,9 @@ class RequestContext:
     async def ask_all(self, questions: Mapping[str, InputRequest]) -> dict[str, Object]:
         """Ask several questions at once, and return the answers by the keys that the caller chose.
 
-        In the stateless era, unanswered questions end the request (InputNeeded); the client repeats it with the
-        answers. In a session they are sent at once, and ToolError is raised if the client does not support them.
+        In the stateless era, unanswered questions, and a capability that the client lacks, end the request
+        (InputNeeded); the client repeats it with the answers. In a session they are sent at once, and ToolError is
+        raised if the client does not support them.
         """
         missing: Object = {name: {} for name in map(_capability_of, questions.values()) if not self.can(name)}
         if self.version in STATELESS:

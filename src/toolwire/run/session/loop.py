@@ -428,7 +428,7 @@ class Session:
             self.state = replace(updated_state, request=request, asked_again=before.asked_again + 1, resampled=0)
 
     def add_results(self, results: Sequence[ToolResult]) -> None:
-        """Take the results of the last RunTools, one per call, in the order of the calls.
+        """Take the results of the last RunTools, in the order of its calls. ConfigError if they do not match the calls.
 
         If some of them are suspended, the run waits for decisions about these, and keeps the other results.
         """

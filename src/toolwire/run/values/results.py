@@ -122,7 +122,8 @@ def value_result(call: ToolCall, value: Any) -> ToolResult:
 def sized_result(call: ToolCall, value: Any) -> tuple[ToolResult, int | None]:
     """Build a result from any return value, with the upper bound of its length in characters; None if not known.
 
-    Media become parts; other values become JSON, or text if JSON does not have them.
+    Media become parts; other values become JSON, or text if JSON does not have them. Raise ValueError for a value
+    without either.
     """
     if type(value) is str:
         return call.result(_replace_surrogates(value)), len(value)

@@ -149,7 +149,10 @@ class _Envelope:
                 self._report_unknown(key, raw)
 
     def _collect_arguments(self) -> Parsing[None]:
-        """Read arguments that must wait for the name or the id. Broken ones of a named call make it invalid at once."""
+        """Read arguments that must wait for the name or the id. Broken ones of a named call make it invalid at once.
+
+        Raise Truncated if the text ends in them, and Malformed if they are broken and no named call can have them.
+        """
         turn = self.turn
         turn.spans.begin_arguments()
         pieces: list[str] = []

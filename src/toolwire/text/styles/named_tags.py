@@ -36,7 +36,10 @@ class NamedCalls(StyleBase, frozen=True):
         return tuple(f"<{name}>" for name in offered.names)
 
     def read(self, turn: ParseContext, opener: str) -> Parsing[None]:
-        """Read the call whose opening tag is the name of an offered tool."""
+        """Read the call whose opening tag is the name of an offered tool.
+
+        Raise Truncated, after the call has ended as truncated, if the text ends in it.
+        """
         name = opener[1:-1]
         turn.spans.mark_name(turn.reader.position - len(opener) + 1, turn.reader.position - 1)
         turn.start_call(name)
@@ -210,7 +213,10 @@ class NestedCalls(StyleBase, frozen=True):
         writer.end_object("complete", reader.position)
 
     def _read_argument(self, turn: ParseContext, key: str, schema: Object) -> Parsing[None]:
-        """Read one argument; emit its key even if the value is malformed, so that the text shows it."""
+        """Read one argument.
+
+        If its value is malformed, emit its key, so that the text shows it, and raise Malformed.
+        """
         output = _ArgumentOutput(
             turn.writer, key, streams=schema_types(child_schema(schema, key, schema), schema) == _TEXT
         )

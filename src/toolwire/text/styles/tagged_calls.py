@@ -446,7 +446,11 @@ class _Arguments:
             reader.unread(end)
 
     def _read_json(self, *closers: str) -> Parsing[None]:
-        """Read one JSON object as all arguments of the call, and the closers after it."""
+        """Read one JSON object as all arguments of the call, and the closers after it.
+
+        Malformed JSON makes the call invalid, and the text up to `call_close` is skipped. Raise Truncated, after the
+        call has ended as truncated, if the text ends inside the object.
+        """
         reader, writer = self.turn.reader, self.turn.writer
         self.turn.spans.begin_arguments()
         try:

@@ -106,7 +106,10 @@ def _read_message(raw: JSON) -> Message:
 
 
 def _make_message(role: Role, raw: Object, field: str = "content") -> Message:
-    """Build a message from the `content` of `raw`; errors name `field`, the field that really held the content."""
+    """Build a message from the `content` of `raw`.
+
+    ProtocolError, with `field` as the place of the content, if it is invalid.
+    """
     form: Object = {}
     try:
         parts = read_blocks(raw, form)
