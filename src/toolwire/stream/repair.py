@@ -43,7 +43,7 @@ _QUALIFIER = re.compile(r"[.:/]")
 
 def possible_forms(text: str) -> list[Form]:
     """Return the forms that the start of the text allows."""
-    at = skip_lead(text, RepairAttempt(True))
+    at = skip_lead(text, RepairAttempt(finished=True))
     if _CALL_START.match(text, at):
         return ["call_syntax"]
     return ["missing_brace"] if _MEMBER_START.match(text, at) else []
@@ -120,7 +120,7 @@ def repair_json(text: str, *, finished: bool = True) -> Repaired:
 def _as_written(text: str) -> JSON:
     """Return valid JSON with negative zeros as text; None if there are none outside strings."""
     try:
-        return _read(text, RepairAttempt(True)).as_written
+        return _read(text, RepairAttempt(finished=True)).as_written
     except BrokenJSON:
         return None  # nested too deeply
 

@@ -34,7 +34,11 @@ from .instances import instances
 
 
 class PreservationResult(NamedTuple):
-    """The outcome for one schema. `conforms`: to the dialect. `reported`: the caller passed that there is a loss."""
+    """The outcome for one schema.
+
+    `conforms`: to the dialect. `complete`: every valid value can be written and comes back. `sound`: every value that
+    the lowered schema allows is valid. `reported`: the caller passed that there is a loss.
+    """
 
     conforms: bool
     complete: bool
@@ -79,16 +83,16 @@ def check_preservation(
         written_by = lowered if lowered == schema else close_schema(lowered)
         there = Validator(written_by)
     except SchemaError:
-        return PreservationResult(False, False, False, reported)
+        return PreservationResult(conforms=False, complete=False, sound=False, reported=reported)
     conforms = not violations(lowered, dialect)
     for value in values:
         written = encode(value)
         if not there.accepts(written) or not json_equal(drop_null(lift(written)), drop_null(value)):
-            return PreservationResult(conforms, False, True, reported, value)
+            return PreservationResult(conforms, complete=False, sound=True, reported=reported, example=value)
     for value in instances(written_by, seed=seed, count=count, validator=there):
         if not original.accepts(lift(value)):
-            return PreservationResult(conforms, True, False, reported, value)
-    return PreservationResult(conforms, True, True, reported)
+            return PreservationResult(conforms, complete=True, sound=False, reported=reported, example=value)
+    return PreservationResult(conforms, complete=True, sound=True, reported=reported)
 
 
 def close_schema(schema: JSON) -> JSON:

@@ -69,7 +69,7 @@ class PropertyLifter:
         return "".join(out)
 
     def _field_codec(self, name: str) -> FieldCodec:
-        return self._properties.get(name) or FieldCodec(name, name, None, False)
+        return self._properties.get(name) or FieldCodec(name, name, None, is_filled=False)
 
     def _field_prefix(self, field: FieldCodec) -> str:
         mark, self.started = "," if self.started else "{", True

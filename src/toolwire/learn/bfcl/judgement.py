@@ -52,7 +52,7 @@ def check_calls(entry: BFCLEntry, calls: Iterable[ToolCall]) -> CheckResult:
     output = [{call.name: call.arguments or {}} for call in calls]
     found = check(list(entry.functions), output, list(entry.answers), languages[entry.language], entry.category, _MODEL)
     if found["valid"]:
-        return CheckResult(True)
+        return CheckResult(valid=True)
     return CheckResult(False, str(found.get("error_type", "")), "; ".join(map(str, found.get("error", ()))))
 
 

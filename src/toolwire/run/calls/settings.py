@@ -80,7 +80,7 @@ class RunSettings(Value, frozen=True):
     on_progress: ProgressSink | None = None
     session: Session | None = None  # the run of the agent that makes the calls
     dry_run: bool = False
-    gates_by_tool: _GatesByTool = _GatesByTool((), None, False)  # shared by the runs of a runner
+    gates_by_tool: _GatesByTool = _GatesByTool((), policy=None, dry_run=False)  # shared by the runs of a runner
 
     def __post_init__(self) -> None:
         known = self.gates_by_tool

@@ -167,7 +167,7 @@ def _emit_with_unset(
     schema: Object = {"type": "string", "enum": [*labels, UNSET]}
     inner = codecs.enum_codec(enum.values, labels)
     properties[lowered_name] = emitter.add_description(schema, node, [], inner)
-    return FieldCodec(name, lowered_name, inner, True, UNSET, drops_null=True)
+    return FieldCodec(name, lowered_name, inner, is_filled=True, absent=UNSET, drops_null=True)
 
 
 def _complete_object(

@@ -151,7 +151,7 @@ class _Repairer:
     def from_value(
         self, value: JSON, steps: tuple[RepairStep, ...], policy: RepairPolicy, names: Collection[str] = ()
     ) -> Repair:
-        return _ArgumentRepair(self, policy, True, names).from_value(value, steps)
+        return _ArgumentRepair(self, policy, finished=True, names=names).from_value(value, steps)
 
     def accepts(self, value: JSON) -> bool:
         return type(value) is dict and self.validator.accepts(value)
