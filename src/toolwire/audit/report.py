@@ -13,9 +13,8 @@ from .explain import explain, render_page
 from .findings import LEVELS, RULES, TARGETS, Finding, Level, applies_to
 from .tools import Compatibility, estimate_tokens, rate_compatibility
 
-_NOT_REPAIRED = frozenset(
-    {"TW001", "TW016", "TW017", "TW027", "TW037", "TQ20"}
-)  # errors that no translation of the tool repairs
+# errors that no translation of the tool repairs
+_NOT_REPAIRED = frozenset({"TW001", "TW016", "TW017", "TW027", "TW037", "TQ20"})
 _SARIF_LEVELS: dict[Level, str] = {"error": "error", "warning": "warning", "info": "note"}
 
 

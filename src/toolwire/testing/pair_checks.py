@@ -212,9 +212,8 @@ def _strip_extra(part: Any) -> Any:
 
 def _compare_statements(before: list[Statement], after: list[Statement], losses: list[Loss]) -> list[str]:
     """Return the paths of lost statements, and added statements if no loss reports a replacement."""
-    statements = [
-        statement for statement in before if not _is_covered(losses, statement[0])
-    ]  # all of these must be preserved
+    # all of these must be preserved
+    statements = [statement for statement in before if not _is_covered(losses, statement[0])]
     unexplained = [path for start, end, _ in _changed_ranges(statements, after) for path, _ in statements[start:end]]
     if not any(loss.action in _REPLACING_ACTIONS for loss in losses):
         for start, end, instead in _changed_ranges(before, after):

@@ -152,9 +152,8 @@ def _append_key(text: str, name: str, row: dict[str, Any]) -> str:
     """Append a table as text, so that the rest of the file, including comments, stays unchanged."""
     gap = "" if not text else "\n" if text.endswith("\n") else "\n\n"
     header = name if _is_bare_name(name) else json.dumps(name)
-    lines = [
-        f"{field} = {json.dumps(value, ensure_ascii=False)}" for field, value in row.items()
-    ]  # JSON strings, numbers and arrays are valid TOML
+    # JSON strings, numbers and arrays are valid TOML
+    lines = [f"{field} = {json.dumps(value, ensure_ascii=False)}" for field, value in row.items()]
     return "\n".join([f"{text}{gap}[keys.{header}]", *lines, ""])
 
 

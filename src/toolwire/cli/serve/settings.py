@@ -71,9 +71,8 @@ examples:
 Only names of variables are written, never keys. Servers are looked for at their usual ports on this machine.
 exit codes: 0 written   2 the file exists, or cannot be written, or --strict refused the LiteLLM file
 """
-_ALTERNATIVES = frozenset(
-    {"openai-chat", "google", "azure-responses", "vertex-anthropic"}
-)  # the same key, another wire
+# the same key, another wire
+_ALTERNATIVES = frozenset({"openai-chat", "google", "azure-responses", "vertex-anthropic"})
 _MAX_MODELS = 20  # of one server
 _HEAD = (
     "Settings of a toolwire gateway.",

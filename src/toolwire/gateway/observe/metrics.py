@@ -271,9 +271,8 @@ class Metrics:
         series = self._series_by_labels.get(labels)
         if series is None:
             series = self._series_by_labels[labels] = _SeriesCounts()
-        if (
-            has_own_series and len(self._series) < _MAX_CACHED_SERIES
-        ):  # other names, also those that share a label, are unbounded
+        # other names, also those that share a label, are unbounded
+        if has_own_series and len(self._series) < _MAX_CACHED_SERIES:
             self._series[ingress, upstream, model] = labels[2], series
         return labels[2], series
 

@@ -174,9 +174,8 @@ class HttpLink:
         headers = {"content-type": "application/json", "accept": _ACCEPT}
         if isinstance(message, RpcRequest):
             derived_headers = request_headers(message, header_arguments)
-            headers.update(
-                derived_headers if VERSION in derived_headers else {}
-            )  # without a version the request belongs to a session
+            # without a version the request belongs to a session
+            headers.update(derived_headers if VERSION in derived_headers else {})
         elif isinstance(message, Notification) and self._stateless:
             message = Notification(message.method, with_meta(message.params, self._identity.meta(self._version or "")))
             headers.update(request_headers(RpcRequest(0, message.method, message.params)))

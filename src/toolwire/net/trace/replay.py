@@ -48,9 +48,8 @@ from .file import read_trace
 ReplayTools: TypeAlias = Literal["recorded", "read"]
 _NO_LIMITS = Budget(iterations=1_000_000, calls=None, same_call=1_000_000, failures=1_000_000)
 _ANY_LENGTH = 1 << 40  # a recorded result has been shortened already
-_NOT_INVOKED = frozenset(
-    {"invalid_arguments", "truncated", "unknown_tool", "not_offered"}
-)  # codes that the gates produce again
+# codes that the gates produce again
+_NOT_INVOKED = frozenset({"invalid_arguments", "truncated", "unknown_tool", "not_offered"})
 _MODEL_FACTS = ("can_require_calls", "emulates_calls", "endpoint", "output_support")
 _NEEDS_AGENT = "pass the agent: compaction, output types and transfers are not a part of the recording"
 

@@ -143,9 +143,8 @@ def sized_result(call: ToolCall, value: Any) -> tuple[ToolResult, int | None]:
     else:
         try:
             json_value = _to_json_types(value)
-        except (
-            ValueError
-        ):  # pydantic refuses to serialise a model with media, or any other object that it does not know
+        except ValueError:
+            # pydantic refuses to serialise a model with media, or any other object that it does not know
             if (parts := _split_parts(value)) is None:
                 raise
             return msgspec.structs.replace(call.result(), parts=parts), None

@@ -64,9 +64,8 @@ class Intersection:
         if isinstance(left, NeverNode) or isinstance(right, NeverNode):
             return NeverNode(at=left.at)
         if not self.budget.spend() or self._depth > _MAX_DEPTH:
-            self.budget.remaining = min(
-                self.budget.remaining, -1
-            )  # too deep counts as exhausted, so that it is reported
+            # too deep counts as exhausted, so that it is reported
+            self.budget.remaining = min(self.budget.remaining, -1)
             return _unknown_node(left, right)
         self._depth += 1
         try:

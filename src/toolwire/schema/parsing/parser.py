@@ -257,9 +257,8 @@ class _SchemaParser:
         """
         declared = schema.get("type")
         names = declared if type(declared) is list else [declared]
-        normalised = [
-            name.lower() if type(name) is str and name.isupper() else name for name in names
-        ]  # Gemini's spelling
+        # Gemini's spelling
+        normalised = [name.lower() if type(name) is str and name.isupper() else name for name in names]
         known = [name for name in normalised if name in TYPES]
         if known:
             return ["number"] if set(known) == {"number", "integer"} else list(dict.fromkeys(known))

@@ -25,9 +25,8 @@ from .coercion import RepairStep, coercion_budget, resolve_refs
 
 _MAX_CHECKED = 8  # numbers whose text is validated as well; beyond it the call is reported as ambiguous, the safe side
 _NOISE = r"[\s\u200b-\u200d\u2060\ufeff\"'`\u2018\u2019\u201c\u201d]"  # spaces and quotes
-_NAME_NOISE = re.compile(
-    rf"\A{_NOISE}++|(?<!{_NOISE}){_NOISE}++\Z|[\\\u200b-\u200d\u2060\ufeff]"
-)  # backslashes, no width
+# backslashes, no width
+_NAME_NOISE = re.compile(rf"\A{_NOISE}++|(?<!{_NOISE}){_NOISE}++\Z|[\\\u200b-\u200d\u2060\ufeff]")
 _FULL_WIDTH = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}  # the block repeats U+0021 to U+007E
 _SEPARATOR = re.compile(r"[\W_]++")
 

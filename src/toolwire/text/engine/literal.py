@@ -17,9 +17,8 @@ _bare = re.compile(r"[^,:()\[\]{}'\"\s<>=|]*").match
 _SIMPLE = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "a": "\a", "0": "\0", "\n": ""}
 _SAME = "\\'\"/"
 _COMMON_ESCAPES = (("\\n", "\n"), ("\\t", "\t"), ("\\'", "'"), ('\\"', '"'), ("\\/", "/"))
-_string_runs = {
-    quote: re.compile(rf"""[^{quote}\\]*+(?:\\[nt'"/\\][^{quote}\\]*+)*+""").match for quote in ("'", '"')
-}  # text with common escapes, by the first character of the quotes
+# text with common escapes, by the first character of the quotes
+_string_runs = {quote: re.compile(rf"""[^{quote}\\]*+(?:\\[nt'"/\\][^{quote}\\]*+)*+""").match for quote in ("'", '"')}
 _CODES = {"x": 2, "u": 4, "U": 8}
 _open_fraction = re.compile(r"(-?)(?=[0-9]|\.[0-9])([0-9]*)\.([0-9]*)\Z").match  # `.5` and `5.` are numbers in Python
 _LOOKAHEAD = 32  # characters; spaces and the beginning of the next name decide. More would delay the stream
