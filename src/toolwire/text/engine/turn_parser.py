@@ -262,7 +262,8 @@ class _TurnParser:
                 reader.read_to(len(reader.text))  # it may end with the beginning of a tag
             self._reject_call(error, start, emit or self._emit_text, opener, is_markup=writer.calls > calls)
         reader.taken = None
-        if writer.calls > calls:
+        has_calls = writer.calls > calls
+        if has_calls:
             self.after_call = True
             self.turn.spans.close_calls()
             self.fences.end_line()  # a fence after a call is at the start of a line
@@ -271,7 +272,7 @@ class _TurnParser:
                 self.turn.end_turn("the turn ends after its call")
         if self.turn.end_reason:
             yield from self._skip_rest(self.turn.end_reason)
-        return writer.calls > calls
+        return has_calls
 
     def _reject_call(
         self, error: Malformed, start: int, emit: Callable[[str], object], opener: str, *, is_markup: bool
