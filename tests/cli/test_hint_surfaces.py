@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import toolwire
+from source_text import walk
 from toolwire import openapi
 from toolwire.cli.main import main
 from toolwire.ir.errors import ToolwireError
@@ -120,9 +121,10 @@ def library_hints():
         if name.startswith(("cli/", "gateway/", "local/")):
             continue
         source = file.read_text(encoding="utf-8")
-        for node in ast.walk(ast.parse(source)) if "hint" in source else ():
+        for node in walk(ast.parse(source)) if "hint" in source else ():
             hints = [keyword.value for keyword in getattr(node, "keywords", ()) if keyword.arg == "hint"]
-            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]).endswith("hint"):
+            target = node.targets[0] if isinstance(node, ast.Assign) else None
+            if getattr(target, "id", getattr(target, "attr", "")).endswith("hint"):
                 hints.append(node.value)
             for hint in hints:
                 yield f"{name}:{hint.lineno}", ast.unparse(hint)
@@ -143,14 +145,15 @@ def test_no_hint_of_the_library_names_an_option_or_a_key_of_a_file():
 
 def messages(tree):
     """Yield the strings of a module that are not docstrings."""
+    nodes = walk(tree)
     docstrings = {
         id(statement.value)
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
         for statement in node.body
         if isinstance(statement, ast.Expr)
     }
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
             yield node.lineno, node.value
 

@@ -17,6 +17,7 @@ from toolwire.cli.tools.index import lock_file
 from toolwire.ir.errors import MissingExtra
 from toolwire.retrieve import ToolIndex
 from waiting import SAFETY
+from warm_command import WARM
 
 FUNCTIONS = '''
 from toolwire import tool
@@ -340,7 +341,7 @@ def test_query_that_is_not_utf_8_is_searched(folder, capsys):
 
 
 def test_commands_that_change_one_file_at_once_lose_nothing(folder, capsys):
-    command = [sys.executable, "-m", "toolwire", "tools", "index", "-o", "all.index", WORDS]
+    command = [*WARM, "tools", "index", "-o", "all.index", WORDS]
     names = [f"server{number}" for number in range(4)]
     processes = [subprocess.Popen([*command, f"{name}=pets.json"], stderr=subprocess.DEVNULL) for name in names]
     assert [process.wait(SAFETY) for process in processes] == [0] * 4
@@ -353,7 +354,7 @@ def test_command_waits_for_the_lock_of_the_file(folder, capsys):
     waited = []
     with lock_file(path, waited.append):
         process = subprocess.Popen(
-            [sys.executable, "-m", "toolwire", "tools", "index", "pets.json", "-o", path, WORDS],
+            [*WARM, "tools", "index", "pets.json", "-o", path, WORDS],
             stderr=subprocess.PIPE,
             text=True,
         )

@@ -76,6 +76,7 @@ def test_demo_colours_check_marks_on_a_terminal(monkeypatch):
     screen = _Terminal()
     monkeypatch.setattr(sys, "stdout", screen)
     monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setattr("toolwire.testing.random_chunks", lambda data, *_: [data])  # the cuts take seconds
     assert main(["demo", "--seed", "1"]) == 0
     assert "  \x1b[32m✓\x1b[0m anthropic" in screen.getvalue()
     assert "\\x1b" not in screen.getvalue()

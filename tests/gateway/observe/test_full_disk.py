@@ -14,7 +14,7 @@ import pytest
 
 from toolwire.cli.serve.request_table import RequestTable
 from toolwire.gateway import load_settings
-from toolwire.gateway.observe import log
+from toolwire.gateway.observe import log, record
 from toolwire.gateway.observe import workers as line_lock
 from toolwire.gateway.observe.log import AccessLog, LogFile, LossReport, RepeatFilter, guard_writes, to_stream
 from toolwire.gateway.observe.metrics import Metrics
@@ -130,9 +130,10 @@ def test_recording_that_cannot_be_written_is_counted(caplog):
     assert caplog.records == []
 
 
-def test_recordings_that_wait_for_a_slow_disk_are_bounded():
+def test_recordings_that_wait_for_a_slow_disk_are_bounded(monkeypatch):
     lost, disk, saved = [], threading.Event(), []
-    body = b"x" * 2**20
+    monkeypatch.setattr(record, "_MAX_WAITING_BYTES", 2**22)
+    body = b"x" * 2**16
 
     def save(trace):
         disk.wait()

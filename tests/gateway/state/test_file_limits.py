@@ -31,11 +31,11 @@ from toolwire.gateway.state.file_limits import FileLimiter
 
 async def main():
     limiter = FileLimiter(Path(sys.argv[1]), None, lambda: 1_000_000.0)
-    who, admitted = Caller("team", KeyRow("0" * 64, requests_per_minute=20_000, tokens_per_day=10**9)), 0
+    who, admitted = Caller("team", KeyRow("0" * 64, requests_per_minute=5_000, tokens_per_day=10**9)), 0
     await limiter.open()
     print("ready", flush=True)
     sys.stdin.readline()
-    for _ in range(10_000):
+    for _ in range(2_500):
         try:
             await limiter.admit(who)
         except RateLimited:
@@ -79,11 +79,11 @@ def test_several_processes_share_one_exact_count(tmp_path):
         process.stdin.write("\n")
         process.stdin.flush()
     admitted = [int(process.communicate()[0]) for process in processes]
-    assert sum(admitted) == 20_000
+    assert sum(admitted) == 5_000
 
     async def count():
         limiter = FileLimiter(file, None, lambda: 1_000_000.0)
-        found = [await answer(limiter, caller(tokens_per_day=maximum)) for maximum in (60_000, 60_001)]
+        found = [await answer(limiter, caller(tokens_per_day=maximum)) for maximum in (15_000, 15_001)]
         await limiter.aclose()
         return [one is None for one in found]
 

@@ -373,7 +373,7 @@ async def test_tools_that_are_not_sent_are_not_counted():
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 200_000}}
     tools = [
         {"type": "function", "function": {"name": f"tool_{number}", "description": WORDS * 10, "parameters": {}}}
-        for number in range(600)
+        for number in range(200)
     ]
     body = {"model": "m", "messages": [{"role": "user", "content": [image, {"type": "text", "text": "fox"}]}]}
     limits = {"capabilities": {"window": 8_192}}
