@@ -15,12 +15,15 @@ from typing import Any, NamedTuple
 
 import pytest
 
+_PARAMETERS = type(pytest.param())
+
 selects = False
 """True if `make test` runs, which skips the cases that `pytest.mark.one_in` leaves out of a table; set by conftest.py."""
 
 
 class Case(NamedTuple):
-    name: str
+    name: Callable[[], str]
+    """Names it in the report of failures; most names are never needed."""
     arguments: dict[str, Any]
 
 
@@ -50,11 +53,18 @@ def _read(names: list[str], cases: list[Any], ids: Iterable[str] | Callable[[Any
     labels = [ids] * len(cases) if callable(ids) or ids is None else list(ids)
     table = []
     for case, label in zip(cases, labels, strict=True):
-        param = case if isinstance(case, type(pytest.param())) else pytest.param(*(case if len(names) > 1 else [case]))
-        assert not param.marks, "a case of a table has no marks"
-        named = label if isinstance(label, str) else "-".join(_name(value, label) for value in param.values)
-        table.append(Case(str(param.id or named), dict(zip(names, param.values, strict=True))))
+        if isinstance(case, _PARAMETERS):
+            assert not case.marks, "a case of a table has no marks"
+            label, values = case.id or label, case.values
+        else:
+            values = tuple(case) if len(names) > 1 else (case,)
+        table.append(Case(functools.partial(_label, values, label), dict(zip(names, values, strict=True))))
     return table
+
+
+def _label(values: Sequence[Any], label: Any) -> str:
+    named = label is not None and not callable(label)
+    return str(label) if named else "-".join(_name(value, label) for value in values)
 
 
 def _name(value: object, label: Callable[[Any], object] | None) -> str:
@@ -67,7 +77,11 @@ def _selected(tables: list[list[Case]], test: Callable[..., None]) -> Iterator[C
     combinations = itertools.product(*reversed(tables))
     for combination in itertools.islice(combinations, None, None, strides[0] if strides and selects else 1):
         arguments = {name: value for case in combination for name, value in case.arguments.items()}
-        yield Case("-".join(case.name for case in combination), arguments)
+        yield Case(functools.partial(_joined, combination), arguments)
+
+
+def _joined(combination: Iterable[Case]) -> str:
+    return "-".join(case.name() for case in combination)
 
 
 def _run(test: Callable[..., None], cases: list[Case], fixtures: dict[str, Any]) -> None:
@@ -76,9 +90,9 @@ def _run(test: Callable[..., None], cases: list[Case], fixtures: dict[str, Any])
         try:
             test(**case.arguments, **fixtures)
         except pytest.skip.Exception as skip:
-            skips.append(f"{case.name}: {skip}")
+            skips.append(f"{case.name()}: {skip}")
         except (Exception, pytest.fail.Exception) as failure:
-            failure.add_note(f"in case {case.name}")
+            failure.add_note(f"in case {case.name()}")
             failures.append(failure)
     if failures:
         raise BaseExceptionGroup(f"{len(failures)} of {len(cases)} cases fail", failures)
