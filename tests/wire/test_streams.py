@@ -6,7 +6,20 @@ import pytest
 
 import toolwire
 from tables import every_case
-from toolwire.ir import CallDelta, CallEnd, CallStart, Ping, ResponseEnd, ResponseStart, Stop, TextDelta, fold
+from toolwire.ir import (
+    CallDelta,
+    CallEnd,
+    CallStart,
+    Ping,
+    ReasoningDelta,
+    ReasoningEnd,
+    ReasoningStart,
+    ResponseEnd,
+    ResponseStart,
+    Stop,
+    TextDelta,
+    fold,
+)
 from toolwire.testing import bytewise
 from toolwire.wire import get
 
@@ -130,6 +143,19 @@ def test_interleaved_deltas_are_written_block_by_block_for_anthropic():
     for kind, _ in order:
         open_blocks += {"content_block_start": 1, "content_block_stop": -1}.get(kind, 0)
         assert open_blocks <= 1
+
+
+def test_reasoning_text_and_summaries_may_alternate():
+    start, end = ResponseStart("r", "m"), ResponseEnd((Stop("stop"),))
+    pieces = [("think ", None), ("first ", 0), ("more ", None), ("second", 1), ("end", None)]
+    deltas = [ReasoningDelta.of(0, text, section) for text, section in pieces]
+    data = written("openai_responses", start, ReasoningStart(0), *deltas, ReasoningEnd(0), end)
+    kinds = [frame["type"] for frame in frames(data) if frame["type"].endswith("text.delta")]
+    assert kinds == [
+        f"response.reasoning_{'summary_' if section is not None else ''}text.delta" for _, section in pieces
+    ]
+    [part] = fold(events_of("openai_responses", data)).parts
+    assert (part.text, part.summary) == ("think more end", ("first ", "second"))
 
 
 @pytest.mark.case("58")

@@ -209,12 +209,12 @@ def collect_examples(
     on_rejected: Callable[[RejectedExample], None] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Iterator[Example]:
-    """Yield the examples of files and folders, in the order of their names.
+    """Yield the examples of files and folders, in the given order; the files of a folder in the order of their names.
 
     A file is a trace of toolwire, or has rows of a training format; `format` is the format of rows, None detects it. A
     gateway records a conversation again with each request, so a trace that another one continues is left out.
     `on_rejected` receives the conversations that cannot be used; without it, they are left out, except that an invalid
-    row raises. `progress` receives the number of files that were read, and of all files.
+    row raises. `progress` receives, before each file, the number of files that were read, and of all files.
     """
     reject = on_rejected or _ignore
     files = [file for source in sources for file in list_files(Path(source))]

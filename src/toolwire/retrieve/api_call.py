@@ -130,7 +130,7 @@ def render_spec(name: str, tool: Tool) -> str:
 
 def _render_parameter(name: str, schema: Any, *, is_required: bool) -> str:
     kind = schema.get("type") if type(schema) is dict else None
-    typed = f"{name}: {kind}" if type(kind) is str else name
+    typed = f"{name}: {clean_text(kind)}" if type(kind) is str else name
     default = _render_default(schema.get("default") if type(schema) is dict else None)
     return typed if is_required else f"{typed} = {default}"
 

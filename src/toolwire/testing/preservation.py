@@ -80,6 +80,7 @@ def check_preservation(
     if not values:
         return None
     try:
+        # An unchanged schema permits the same keys on both sides; closing it would judge other values than it does.
         written_by = lowered if lowered == schema else close_schema(lowered)
         there = Validator(written_by)
     except SchemaError:
@@ -96,7 +97,11 @@ def check_preservation(
 
 
 def close_schema(schema: JSON) -> JSON:
-    """Forbid keys that the schema does not mention, as models understand it."""
+    """Forbid keys that the schema does not mention, as models understand it.
+
+    Only where the schema has a `type`: without it, `properties` also describe values that are no objects at all, and
+    often a branch of a union whose other keys are declared beside it.
+    """
     if type(schema) is list:
         return [close_schema(item) for item in schema]
     if type(schema) is not dict:

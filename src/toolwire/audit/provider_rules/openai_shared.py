@@ -117,7 +117,9 @@ def declare_schema_rules(wire: str, schemas: Callable[[CheckedBody], Iterator[tu
 def check_format(path: str, declared: Object) -> Iterator[Hit]:
     """Report an invalid name and a missing schema in the answer's `json_schema` format.
 
-    A strict schema is also checked against the subset.
+    A strict schema is also checked against the subset of structured outputs. Its root must be an object without `anyOf`
+    (the guide names only this keyword; tools have more: TW021). Schemas that are not strict are not enforced, so all are
+    accepted. A missing name is reported with the shape of the body.
     """
     name = declared.get("name")
     if type(name) is str and not re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", name):

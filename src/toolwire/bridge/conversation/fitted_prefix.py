@@ -69,21 +69,20 @@ class PrefixStore:
     def __init__(self, boundary: int, earlier: PrefixStore | None = None) -> None:
         """Create the store of a conversation whose first `boundary` messages will be sent again.
 
-        `earlier` is the store of a shorter prefix; its values are taken over.
+        `earlier` is the store of a shorter prefix; its values are taken over, so that only the new messages cost work.
+        `on_growth` is not: its owner sets it for each store.
         """
         self.boundary = boundary
         self.on_growth: Callable[[], None] | None = None
-        self._fitted: dict[Hashable, FittedPrefix] = {} if earlier is None else dict(earlier._fitted)
-        self._written: dict[Hashable, dict[tuple[Wire, bool], WrittenPrefix]] = (
-            {} if earlier is None else dict(earlier._written)
-        )
-        self._marked: tuple[Message, Message] | None = None if earlier is None else earlier._marked
-
-        self.restored: dict[str, RestoredPrefix] = {} if earlier is None else earlier.restored
-        """By origin of the stored turns, and the secrets of envelopes."""
-        self._scanned: dict[Hashable, tuple[tuple[Message, ...], Any]] = (
-            {} if earlier is None else dict(earlier._scanned)
-        )
+        self._fitted: dict[Hashable, FittedPrefix] = {}
+        self._written: dict[Hashable, dict[tuple[Wire, bool], WrittenPrefix]] = {}
+        self._marked: tuple[Message, Message] | None = None
+        self._scanned: dict[Hashable, tuple[tuple[Message, ...], Any]] = {}
+        self.restored: dict[str, RestoredPrefix] = {}
+        """By the origin of the stored turns together with the secrets of envelopes, on which the restored messages depend."""
+        if earlier is not None:  # shared, because each change replaces a dictionary
+            self._fitted, self._written, self._marked = earlier._fitted, earlier._written, earlier._marked
+            self._scanned, self.restored = earlier._scanned, earlier.restored
 
     def is_split(self, messages: tuple[Message, ...]) -> bool:
         """Return whether the boundary is between a user message and an answer to it: a caller may have changed both."""

@@ -306,7 +306,8 @@ class HttpLink:
     def _match_answer(self, data: bytes, request: RpcRequest) -> Result | Failure | None:
         """Return the answer to this request, or None.
 
-        Pass any other message on; ProtocolError for an unreadable one.
+        Pass questions and notifications on. Drop an answer to another request: it cannot belong to this stream. Raise
+        ProtocolError for an unreadable message.
         """
         try:
             message = read(data)

@@ -67,7 +67,11 @@ class SystemCommand(Value, frozen=True):
 
     @property
     def is_valid(self) -> bool:
-        """True if words and names consist of plain characters. A cache could contain any others."""
+        """True if words and names consist of plain characters, none of which a shell or a terminal acts on.
+
+        The catalogue drops other commands: names come from manuals and from its cache file, which other programs of the
+        user can write.
+        """
         names = [name for option in self.options for name in option.names]
         return (
             bool(self.words)

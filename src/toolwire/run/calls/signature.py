@@ -49,7 +49,7 @@ class FunctionSignature:
     __slots__ = ("_fields", "adapters", "context_names", "defaults", "integers", "is_async", "names", "plain_types")
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        """Inspect a function. One that cannot be inspected keeps the initial values: any argument, no conversion."""
+        """Inspect a function. One that cannot be inspected, or not fully, takes any argument without conversion."""
         self.is_async = _is_async(function)
         self.names: frozenset[str] | None = None
         self.integers: frozenset[str] = frozenset()

@@ -54,7 +54,11 @@ class ParameterBudget:
         return annotate(branches[0], node, override=True)
 
     def unset_values(self, node: Node) -> EnumNode | None:
-        """Return the values of a property for which a string can mean absent; None if it has no such values."""
+        """Return the values of an optional property that can be sent as an enum of strings with `UNSET` for absent.
+
+        None if it has other values: assertions that nodes have no field for could not be kept (`unmodelled`), floats and
+        null have several spellings, and values must differ as text without case, in which models write True and true.
+        """
         if node.unmodelled:
             return None
         if isinstance(node, BooleanNode):

@@ -240,9 +240,10 @@ class ResponsesStreamEncoder(BaseStreamEncoder):
         item = self._items[event.key]
         if event.section is None:
             out = self._close_section(item)
+            if out or not item.text:  # the last fragments belonged to a section, or there were none
+                item.template("response.reasoning_text.delta", content_index=0)
             if not item.text:
                 item.text = True
-                item.template("response.reasoning_text.delta", content_index=0)
                 part = {"type": "reasoning_text", "text": ""}
                 out += self._event(
                     "response.content_part.added", **self._item_position(item, content_index=0, part=part)
