@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 import tables
 from recordings import RECORDED, Recorded
@@ -60,6 +61,10 @@ def pytest_configure(config: pytest.Config) -> None:
     """Choose the number of random examples before the test modules are imported."""
     tables.selects = config.getoption("markexpr") == "not full"
     settings.load_profile("explore" if os.environ.get("EXPLORE") else "few" if tables.selects else "fixed")
+    if not os.environ.get("EXPLORE"):
+        # It also draws constants of the modules that are imported so far: other examples after each change of a module,
+        # and in each order of the tests. Reading them takes seconds in every process.
+        providers._get_local_constants = lambda: providers._local_constants
     gc.disable()  # until everything is collected: nothing of it is garbage
 
 

@@ -343,7 +343,7 @@ def test_keywords_with_values_of_a_wrong_type_do_not_end_the_audit(keyword):
             for kind in ("string", "array", "object", "integer")
         }
         broken = tool(**fields, action=fields["string"], branch={"anyOf": [{"type": "null"}, *fields.values()]})
-        at_root = Tool("f_tool", "Does it well.", {**broken.input_schema, keyword: value})
+        at_root = Tool("f_tool", "Does it well.", {**tool(action=fields["string"]).input_schema, keyword: value})
         assert audit_tools([broken, at_root])
         for declared in (broken, at_root):
             rate_compatibility(declared)

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 import tables
 from places import TESTS
-from random_schemas import documents
+from random_schemas import new_documents
 from toolwire import Message, Request, Response, Text, ToolCall
 from toolwire.audit import check_body
 from toolwire.ir import CallDelta, SchemaError, Stop, TextDelta, fold, unfold
@@ -61,11 +61,11 @@ def random_outputs():
 
 
 def draw_outputs():
-    """Draw different schemas of `documents()` that are valid and have values."""
+    """Draw different schemas of `new_documents()` that are valid and have values."""
     found = {}
 
     @settings(max_examples=1000)
-    @given(documents())
+    @given(new_documents())
     def draw(schema):
         text = json.dumps(schema, sort_keys=True)
         if len(found) == 200 or text in found:

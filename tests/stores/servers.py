@@ -17,7 +17,19 @@ from toolwire.net.stores.memory import MemoryStore
 # Children come from a process that has everything imported, and start in milliseconds.
 PROCESSES = get_context("forkserver")
 PROCESSES.set_forkserver_preload(
-    ["pytest", "toolwire.net.stores.sqlite", "toolwire.net.stores.redis", "toolwire.net.stores.postgres"]
+    [
+        "pytest",
+        "jsonschema_rs",
+        "multiprocessing.managers",
+        "pydantic.json_schema",
+        "pydantic.main",
+        "pydantic.type_adapter",
+        "toolwire.net.agent.agent",
+        "toolwire.net.stores.sqlite",
+        "toolwire.net.stores.redis",
+        "toolwire.net.stores.postgres",
+        "toolwire.testing.models",
+    ]
 )
 NOBODY = 65534
 RUN_OPERATIONS = ("append", "rows", "get", "list", "lease", "renew", "release", "delete", "sweep")
@@ -26,11 +38,11 @@ KEY = b"only for tests"
 
 
 def open_test_store(url):
-    """A store by its URL; `served:<port>/<name>` is one in the memory of another process."""
+    """A store by its URL; `served:<socket>/<name>` is one in the memory of another process."""
     if not url.startswith("served:"):
         return open_store(url)
-    port, _, name = url.removeprefix("served:").partition("/")
-    manager = _Memories(("127.0.0.1", int(port)), authkey=KEY)
+    address, _, name = url.removeprefix("served:").rpartition("/")
+    manager = _Memories(address, authkey=KEY)
     manager.connect()
     return _Served(manager.store(name), manager.runs(name))
 
@@ -74,12 +86,13 @@ class Memory:
         self._start()
 
     def _start(self):
-        self._manager = _Memories(("127.0.0.1", 0), authkey=KEY, ctx=PROCESSES)
+        # a Unix socket: each request over TCP waits 40 ms for the acknowledgement of the one before
+        self._manager = _Memories(authkey=KEY, ctx=PROCESSES)
         self._manager.start()
 
     def fresh(self, folder):
         self._count += 1
-        return f"served:{self._manager.address[1]}/{self._count}"
+        return f"served:{self._manager.address}/{self._count}"
 
     def stop(self):
         self._manager.shutdown()

@@ -1,10 +1,12 @@
 """Random schemas for property tests: every keyword, at every place, also where it does not belong."""
 
 import json
+import os
 
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from places import ROOT
+from places import ROOT, TESTS
 
 NAMES = ["a", "b", "c d", "value", "key"]
 SCALARS = st.sampled_from(["", "a", "abc", 0, 1, -3, 2.5, 12345678901234567890, True, None])
@@ -79,8 +81,8 @@ SUBSCHEMAS = st.recursive(TYPED, keywords, max_leaves=6)
 
 
 @st.composite
-def documents(draw: st.DrawFn) -> dict:
-    """Return a schema that is usually an object, with two definitions."""
+def new_documents(draw: st.DrawFn) -> dict:
+    """Draw a schema that is usually an object, with two definitions."""
     schema = draw(keywords(SUBSCHEMAS))
     if draw(st.integers(0, 3)):
         schema = {
@@ -92,6 +94,29 @@ def documents(draw: st.DrawFn) -> dict:
     if '"#' in repr(schema).replace("'", '"'):
         schema["$defs"] = {"one": draw(SUBSCHEMAS), "two": draw(SUBSCHEMAS)}
     return schema
+
+
+STORED = TESTS / "vectors/schema/random_documents.jsonl"
+
+
+def documents() -> st.SearchStrategy:
+    """Choose between `new_documents()` that were drawn once: hypothesis takes 70 ms for each. EXPLORE=1 draws others."""
+    if os.environ.get("EXPLORE"):
+        return new_documents()
+    return st.sampled_from(STORED.read_text(encoding="utf-8").splitlines()).map(json.loads)
+
+
+def store_documents() -> None:
+    """Draw the stored schemas: `python -c "import random_schemas; random_schemas.store_documents()"`."""
+    found: dict[str, None] = {}
+
+    @settings(max_examples=600, derandomize=True)
+    @given(new_documents())
+    def draw(schema: dict) -> None:
+        found[json.dumps(schema)] = None
+
+    draw()
+    STORED.write_text("".join(f"{line}\n" for line in found), encoding="utf-8")
 
 
 CORPUS = ROOT.parent / "shared/data/tool_schemas"

@@ -11,6 +11,7 @@ process group.
     python warm_command.py SOCKET run ...      a client
 """
 
+import gc
 import json
 import os
 import signal
@@ -21,7 +22,17 @@ _SIZE = 8  # bytes of a number between client and server
 # for servers, which are killed: they do not report their imports
 _PRELOADED = {
     "serve": ("toolwire.cli.serve.command", "toolwire.gateway.processes.server", "toolwire.asgi.limited_http"),
-    "mcp": ("toolwire.cli.mcp.serve", "toolwire.cli.mcp.http", "toolwire.mcp.server.server", "toolwire.net.stores"),
+    "mcp": (
+        "toolwire.cli.mcp.command",
+        "toolwire.cli.mcp.http",
+        "toolwire.cli.mcp.inspect",
+        "toolwire.cli.mcp.serve",
+        "toolwire.mcp.server.request_log",
+        "toolwire.mcp.server.server",
+        "toolwire.mcp.server.stdio",
+        "toolwire.net.stores.memory",
+        "toolwire.run.traces.sanitise",
+    ),
 }
 
 
@@ -61,6 +72,7 @@ class Server:
 
     def serve(self) -> int:
         """Return the exit status of this process, which may be a forked one."""
+        _infer_schema()
         while True:
             for key, _ in self._watched.select():
                 if key.data == "end":
@@ -84,6 +96,7 @@ class Server:
             data += connection.recv(2**20)
         for name in _PRELOADED.get(next(iter(json.loads(data)[0]), ""), ()):
             __import__(name)
+        gc.freeze()  # a collection in the new process would copy every page
         process = os.fork()
         if not process:
             for target, file in enumerate(files):
@@ -124,6 +137,19 @@ class Server:
             for name in imported.read_text(encoding="utf-8").split():
                 importlib.import_module(name)
             imported.unlink()
+
+
+def _infer_schema() -> None:
+    """Infer the schema of a function once: it imports pydantic and reads its plugins, which takes 0.15 s."""
+    import jsonschema_rs  # noqa: F401
+
+    from toolwire.schema.inference.tools import infer_tool
+
+    def function(number: int, name: str = "") -> str:
+        """Do nothing."""
+        return name * number
+
+    infer_tool(function)
 
 
 def _execute(arguments: list[str], folder: str, environment: dict[str, str], path: str) -> int | str | None:

@@ -47,12 +47,12 @@ def read(name, text, *, opened=False, finished=True):
 
 
 ONE_CALL = [("get_weather", {"city": "Paris"})]
-every_format = pytest.mark.parametrize("name", names())
+every_format = every_case("name", names())
 
 
 @pytest.mark.one_in(3)
 @every_format
-@pytest.mark.parametrize("opened", [False, True], ids=["by the model", "by the prompt"])
+@every_case("opened", [False, True], ids=["by the model", "by the prompt"])
 @pytest.mark.finding("T14")
 def test_closed_reasoning_before_text_and_before_a_call(name, opened):
     opener, closer, answer = markers(name)
@@ -70,7 +70,7 @@ def test_a_call_ends_unclosed_reasoning_and_its_tags_are_not_reasoning(name):
     assert read(name, f"{THOUGHT}{call}", opened=True)[:3] == (THOUGHT, "", ONE_CALL)
 
 
-@pytest.mark.parametrize("name", BARE_CALLS)
+@every_case("name", BARE_CALLS)
 def test_an_object_in_unfinished_reasoning_is_no_call(name):
     reasoning, text, calls, _ = read(name, f"{THOUGHT}So: {written_call(name)}", opened=True)
     assert (reasoning, text, calls) == (f"{THOUGHT}So: {written_call(name)}", "", [])
@@ -100,14 +100,14 @@ def test_empty_reasoning_leaves_no_part(name):
 
 
 @every_format
-@pytest.mark.parametrize("finished", [False, True])
+@every_case("finished", [False, True])
 def test_reasoning_without_an_end_is_reasoning(name, finished):
     opener = markers(name)[0]
     assert read(name, f"{opener}{THOUGHT}", finished=finished) == (THOUGHT, "", [], ())
     assert read(name, THOUGHT, opened=True, finished=finished) == (THOUGHT, "", [], ())
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("name", "token"),
     [
         ("hermes", "<|im_end|>"),
@@ -163,7 +163,7 @@ def test_a_call_is_made_if_reasoning_is_opened_again_after_it():
     assert read("hermes", f"Hi.<think>a{call}<think>b</think>Hello") == ("ab", "Hi.Hello", ONE_CALL, ())
 
 
-@pytest.mark.parametrize("name", ["hermes", "qwen3_xml", "lfm2"])
+@every_case("name", ["hermes", "qwen3_xml", "lfm2"])
 def test_a_call_in_unfinished_reasoning_is_complete_only_if_the_model_stopped_by_itself(name):
     opener, closer, _ = markers(name)
     text = f"{opener}Maybe {written_call(name)}"
@@ -181,7 +181,7 @@ def test_an_opener_inside_reasoning_is_reasoning():
 
 
 @pytest.mark.finding("T5")
-@pytest.mark.parametrize(
+@every_case(
     ("name", "opener"),
     [
         ("kimi_k3", "<|open|>response<|sep|>"),
@@ -211,7 +211,7 @@ def test_reasoning_in_prose():
 
 
 @pytest.mark.finding("T1")
-@pytest.mark.parametrize(
+@every_case(
     ("name", "opener", "closer"),
     [
         ("minimax_m3", "<mm:think>", "</mm:think>"),
@@ -227,7 +227,7 @@ def test_other_markers_of_a_family(name, opener, closer):
     assert read(name, f"{THOUGHT}{closer}Hello", opened=True) == (THOUGHT, "Hello", [], ())
 
 
-@pytest.mark.parametrize(
+@every_case(
     ("model", "text"),
     [
         ("EXAONE-Deep-32B", "<thought>\nI should look.\n</thought>Hello"),
@@ -275,8 +275,8 @@ def test_a_message_to_a_built_in_tool_is_a_call_with_a_diagnostic(header, name, 
     assert [note.code for note in parsed.diagnostics].count("unknown_tool") == 1
 
 
-@pytest.mark.parametrize("header", [" to=get_weather<|message|>", "<|start|>assistant to=get_weather<|message|>"])
-@pytest.mark.parametrize("opened", [False, True])
+@every_case("header", [" to=get_weather<|message|>", "<|start|>assistant to=get_weather<|message|>"])
+@every_case("opened", [False, True])
 def test_a_header_ends_reasoning_that_the_model_did_not_end(header, opened):
     body = written_call("muse_glimmer").partition("<|message|>")[2]
     text = f"{'' if opened else ' to=self<|message|>'}Set to=1. {header}{body}"

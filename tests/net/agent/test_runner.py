@@ -272,7 +272,7 @@ def leave(code: int) -> str:
 
 def test_process_is_killed_at_the_timeout():
     others = set(multiprocessing.active_children())  # such as a store that other tests use
-    limits = {"slow": 12.0, "quick": SAFETY}
+    limits = {"slow": 1.0, "quick": SAFETY}
     entries = [
         Entry(tool(effect="read", name=name)(burn), burn, Options(isolation="process", timeout=limit, retries=0))
         for name, limit in limits.items()
