@@ -25,7 +25,9 @@ import sys
 import tempfile
 import time
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
 from places import ROOT
 
@@ -39,6 +41,7 @@ def run_page(page: Path) -> int:
     """Run the blocks of a page, and return the number of blocks that ran or were written."""
     with contextlib.ExitStack() as servers:
         servers.callback(close_event_loop)
+        servers.enter_context(closing_stores())
         names: dict[str, object] = {"__name__": "docs"}
         printed: str | None = None
         count = 0
@@ -84,6 +87,19 @@ def close_event_loop() -> None:
         except RuntimeError:  # there is none
             return
     asyncio.set_event_loop(None)
+
+
+@contextlib.contextmanager
+def closing_stores() -> Iterator[None]:
+    """Close the SQLite stores of a page at its end, as the end of a program does."""
+    from toolwire.net.stores import sqlite_connection
+
+    with mock.patch.object(sqlite_connection, "_CONNECTIONS", set()) as connections:
+        try:
+            yield
+        finally:
+            for connection in connections:
+                connection.close()
 
 
 def run_python(text: str, names: dict[str, object], page: Path) -> str:

@@ -8,12 +8,11 @@ import os
 import re
 import runpy
 import sys
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from doc_blocks import close_event_loop
+from doc_blocks import close_event_loop, closing_stores
 from dry_run_counter import Counts, install
 from places import ROOT
 from run_program import run_program
@@ -154,11 +153,12 @@ def test_examples_of_the_documentation_call_no_function_in_a_dry_run(page, tmp_p
     monkeypatch.chdir(tmp_path)
     counts, names = Counts(), {"__name__": "docs"}
     install(monkeypatch.setattr, counts)
-    for text in PYTHON_BLOCK.findall(page.read_text(encoding="utf-8")):
-        # The blocks expect results of tools, so some of them fail.
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(Exception):
-            exec(compile(text, str(page), "exec"), names)
-        close_event_loop()  # before the next block replaces it
+    with closing_stores():
+        for text in PYTHON_BLOCK.findall(page.read_text(encoding="utf-8")):
+            # The blocks expect results of tools, so some of them fail.
+            with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(Exception):
+                exec(compile(text, str(page), "exec"), names)
+            close_event_loop()  # before the next block replaces it
     assert counts.invoked == []
     assert counts.planned or page.name not in ("running.md", "agents.md")
 
@@ -252,6 +252,6 @@ def test_command_prints_the_plan_as_json(tmp_path):
         ("get_weather", "would_run", None),
         ("send_mail", "would_run", "one mail to ann"),
     ]
-    with closing(open_store(str(tmp_path / "calls.db"))) as store:
+    with contextlib.closing(open_store(str(tmp_path / "calls.db"))) as store:
         assert store.records() == []
     assert not (tmp_path / "called").exists()
