@@ -245,7 +245,7 @@ def test_tool_that_cannot_be_saved_is_refused_alone(tmp_path):
     index = ToolIndex(HashEncoder())
     index.add([Tool("nan", "Fine at first")])
     deep = {}
-    for _ in range(3_000):
+    for _ in range(20_000):  # also beyond the limit for C code in Python 3.12 and later, 10,000
         deep = {"properties": {"deeper": deep}}
     wrong = [
         Tool("list", "Has a list as its schema", []),

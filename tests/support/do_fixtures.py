@@ -45,8 +45,11 @@ class StartedPrograms:
         sys.addaudithook(self._hear)
 
     def _hear(self, event, arguments):
-        if self.found is not None and event in self._EVENTS:
-            self.found.append((event, arguments[:2]))
+        if self.found is None or event not in self._EVENTS:
+            return
+        if event == "os.posix_spawn" and self.found[-1:] == [("subprocess.Popen", arguments[:2])]:
+            return  # the same start: `subprocess` uses `posix_spawn` in Python 3.13
+        self.found.append((event, arguments[:2]))
 
     @contextmanager
     def recorded(self):
