@@ -362,9 +362,6 @@ async def test_html_page_instead_of_an_answer_is_a_502(front, stream):
                 expect_error(await ask(gateway, front, wire=wire, stream=stream), front, 502)
 
 
-BOMB = gzip.compress(b" " * 50_000_000, 6)
-
-
 @pytest.mark.one_in(7)
 @pytest.mark.gateway_bad_input(73)
 @every_front
@@ -372,7 +369,8 @@ BOMB = gzip.compress(b" " * 50_000_000, 6)
 @run
 async def test_gzip_bomb_answer_is_rejected_with_bounded_memory(front, stream):
     headers = {"content-encoding": "gzip", "content-type": "text/event-stream" if stream else "application/json"}
-    async with gateway_to(RawReply(BOMB, headers=headers), document={"limits": {"answer": 1_000_000}}) as (gateway, _):
+    bomb = gzip.compress(b" " * 50_000_000, 6)
+    async with gateway_to(RawReply(bomb, headers=headers), document={"limits": {"answer": 1_000_000}}) as (gateway, _):
         tracemalloc.start()
         expect_error(await ask(gateway, front, stream=stream), front, 502)
         peak = tracemalloc.get_traced_memory()[1]
