@@ -122,7 +122,8 @@ def write_examples(
     """Write examples as JSON Lines and return their number. A reader never sees a part of the file.
 
     `on_loss` receives the parts that the format cannot contain. An example that the format cannot express raises
-    EncodeError, unless `on_rejected` receives it. Raise ConfigError for a format that is only read.
+    EncodeError, unless `on_rejected` receives it. Raise ConfigError for a format that is only read, and if the file
+    cannot be written.
     """
     chosen = formats.get(format)
     if chosen.encode is None:
