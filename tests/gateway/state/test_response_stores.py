@@ -188,6 +188,22 @@ async def test_conversation_is_continued_with_every_store(address):
 
 
 @run
+async def test_conversation_is_unlocked_when_the_answer_ends(monkeypatch):
+    unlock = InMemoryResponses.unlock
+
+    async def unlock_later(*arguments):
+        await asyncio.sleep(0.05)  # time for the next request, if the answer has ended
+        await unlock(*arguments)
+
+    monkeypatch.setattr(InMemoryResponses, "unlock", unlock_later)
+    for stream in (False, True):
+        async with world(*map(text_answer, "ab"), store="memory:") as at:
+            conversation = await at.client.conversations.create()
+            for question in "12":
+                await create(at.client, stream=stream, model="gemini/m", input=question, conversation=conversation.id)
+
+
+@run
 async def test_two_gateways_share_a_conversation(address):
     if address == "memory:":
         return

@@ -226,9 +226,10 @@ class ResponseState:
     async def save_answer(
         self, pending: PendingResponse, recorder: ResponseRecorder, endpoint: Endpoint, written: bytes
     ) -> None:
-        """Store a complete answer, before its end is sent: the next request may arrive at once, at another machine.
+        """Store a complete answer and unlock its conversation, before its end is sent.
 
-        A failure of the store is logged; the client gets its answer.
+        The next request may arrive at once, at another machine. A failure of the store is logged; the client gets its
+        answer.
         """
         if pending.is_saved or recorder.parts is None or not recorder.is_stored:
             return
@@ -242,6 +243,7 @@ class ResponseState:
                 await self.append_entry(access, pending.conversation_id, pending.lock_token, stored, size)
         except ToolwireError as error:
             _log.error("cannot store a response: %s", error)
+        await self.close_response(pending)
 
     async def append_entry(
         self, access: StateAccess, conversation_id: str, token: str, entry: ResponseEntry, estimate: int
