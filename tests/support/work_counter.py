@@ -14,20 +14,27 @@ def count_work(action: Callable[[], Any]) -> int:
     """
     steps = 0
 
-    def on_line(frame: FrameType, event: str, _: Any) -> Any:
+    def on_frame(frame: FrameType, _: str, __: Any) -> Any:
         nonlocal steps
-        if event == "call" and "toolwire" not in frame.f_code.co_filename:
+        if "toolwire" not in frame.f_code.co_filename:
             return None
-        steps += event != "return"
+        steps += 1
         return on_line
+
+    def on_line(_: FrameType, event: str, __: Any) -> None:
+        """Count a line or an exception. A result of None keeps this function for the frame."""
+        nonlocal steps
+        if event != "return":
+            steps += 1
 
     def on_call(_: FrameType, event: str, __: Any) -> None:
         nonlocal steps
-        steps += event == "c_call"
+        if event == "c_call":
+            steps += 1
 
     tracing, profiling = sys.gettrace(), sys.getprofile()
     gc.disable()  # finalisers of objects that other tests left are not part of the work
-    sys.settrace(on_line)
+    sys.settrace(on_frame)
     sys.setprofile(on_call)
     try:
         action()
