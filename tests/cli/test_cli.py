@@ -143,7 +143,7 @@ def test_models_show_prints_each_fact_with_its_source_and_date(capsys, monkeypat
     everywhere, moonshot = re.split(r"at\s+every\s+vendor", shown)[2], shown.split("on openai_chat at moonshot")[1]
     window = re.search(r"window +\[(\d+)] +262,144", everywhere)
     assert window
-    assert re.search(rf"^\[{window[1]}] 2026-11-16  https://", shown, re.MULTILINE)
+    assert re.search(rf"^\[{window[1]}] 2026-11-16\s+https://", shown, re.MULTILINE)
     assert re.search(r"forced_choice_when_thinking +\[\d+] +no", moonshot)
     tables, _, sources = shown.partition("\n[1] ")
     assert max(map(len, tables.splitlines())) <= 80
@@ -286,7 +286,7 @@ def test_parse_prints_the_spans_of_a_call(tmp_path, capsys):
     found = {span["kind"]: text[span["start"] : span["end"]] for span in document["spans"]}
     assert found == {"call": text, "name": "add", "arguments": '{"a": 1}'}
     assert main(["parse", str(tmp_path / "answer.txt"), "--spans"]) == 0
-    assert "arguments  0     40     48" in capsys.readouterr().out
+    assert "arguments     0     40   48" in capsys.readouterr().out
 
 
 def test_parse_rejects_empty_input(tmp_path, capsys):

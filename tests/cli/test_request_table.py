@@ -58,6 +58,19 @@ def test_row_is_one_line_without_secrets_and_of_bounded_size():
     assert "and 992 more" in row
 
 
+@pytest.mark.finding("NU1")
+@pytest.mark.parametrize(("columns", "hidden"), [(60, ("alice", "anthropic")), (80, ()), (120, ())])
+def test_row_fits_the_terminal_and_keeps_its_details(columns, hidden, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    names = {"caller": "alice", "model": "fast", "upstream": "house", "upstream_model": "qwen2.5-coder-32b-instruct"}
+    failures = (("openai", "rate_limit"), ("azure", "timeout"))
+    lines = row_of(**names, calls=("get_weather", "search_flights"), failures=failures).splitlines()
+    assert max(map(len, lines)) <= columns
+    shown = " ".join(" ".join(lines).split())
+    assert "get_weather, search_flights · failed: openai rate_limit, azure timeout" in shown
+    assert all((name in shown) is (name not in hidden) for name in ("alice", "anthropic", "fast", "house/"))
+
+
 def test_health_checks_have_no_row(capsys):
     RequestTable(str, lose)(RequestLog("id", 0.0, "openai_chat", "alive", status=200))
     assert capsys.readouterr().out == ""

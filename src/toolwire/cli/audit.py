@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -20,7 +19,7 @@ from .sources.documents import ToolDocuments, parse_file, read_bytes
 from .sources.targets import defines_tools
 from .sources.tool_source import SOURCE_HELP, add_source_options, read_declared, source_kind
 from .terminal.options import add_command, add_list
-from .terminal.output import json_text, paint, table
+from .terminal.output import json_text, print_note, table, terminal_width
 
 if TYPE_CHECKING:
     from ..audit.config_rules import ServerEntry
@@ -184,7 +183,7 @@ def run(arguments: argparse.Namespace) -> int:
     tools = inputs.tools()
     if arguments.lock:
         Path(arguments.lock).write_text(json.dumps(lock(tools), indent=2, sort_keys=True) + "\n", encoding="utf-8")
-        print(f"tools recorded in {arguments.lock}: {len(tools)}", file=sys.stderr)
+        print_note(f"tools recorded in {arguments.lock}: {len(tools)}", None)
         return 0
     if arguments.check_lock:
         return _check_lock(arguments.check_lock, tools)
@@ -280,7 +279,7 @@ def _check_lock(file: str, tools: Sequence[Tool]) -> int:
     found = changes(load(file), tools)
     for change in found:
         print(neutralise_line(change))
-    print(count_of(len(found), "change") if found else "no changes", file=sys.stderr)
+    print_note(count_of(len(found), "change") if found else "no changes", None)
     return 1 if found else 0
 
 
@@ -299,14 +298,14 @@ def _print_report(form: str, report: Report) -> None:
     else:
         print_table(report)
     for note in report.notes:
-        print(neutralise_line(note), file=sys.stderr)
+        print_note(note, None)
     if form == "table":
         levels = count_levels(report.findings)
         total = ", ".join(
             f"{number} info" if level == "info" else count_of(number, level) for level, number in levels.items()
         )
         prefix = f"{count_of(len(report.tools), 'tool')}: " if report.tools else ""
-        print(paint(prefix + total, "bold"), file=sys.stderr)
+        print_note(prefix + total, "bold")
 
 
 def print_table(report: Report) -> None:
@@ -315,11 +314,25 @@ def print_table(report: Report) -> None:
     from ..audit.report import compatibility_matrix, sort_findings
 
     header, *rows = compatibility_matrix(report)
+    names = max((len(row[0]) for row in rows), default=0)
+    if len("  ".join(("x" * names, *header[1:]))) > terminal_width():
+        header, rows = ("tool", "tokens", "schema"), [_as_sentence(header, row) for row in rows]
     for line in [*table(rows, header), ""] if rows else ():
         print(line)
     shown = [
         (f.level, f.rule, f.tool or "-", f.where, f"{RULES[f.rule].title}: {f.message}")
         for f in sort_findings(report.findings)
     ]
-    for line in table(shown, ("level", "rule", "tool", "location", "problem")) if shown else ():
+    for line in table(shown, ("level", "rule", "tool", "location", "problem"), hide=("location",)) if shown else ():
         print(line)
+
+
+def _as_sentence(header: Sequence[str], row: Sequence[str]) -> tuple[str, str, str]:
+    """Return a row of the matrix for a terminal that is too narrow for a column per provider."""
+    tool, *marks, tokens = row
+    by_mark: dict[str, list[str]] = {}
+    for mark, name in zip(marks, header[1:-1], strict=True):
+        by_mark.setdefault(mark, []).append(name)
+    accepting = by_mark.pop("✓", [])
+    parts = [f"{mark} {', '.join(names)}" for mark, names in by_mark.items()]
+    return tool, tokens, "; ".join([*parts, *(["✓ elsewhere" if parts else "✓ everywhere"] if accepting else [])])

@@ -16,7 +16,7 @@ from ..ir.terminal import neutralise_json, neutralise_line
 from .sources.documents import read_bytes
 from .sources.tool_source import SOURCE_HELP, add_source_options, read_declared, source_kind
 from .terminal.options import add_command, add_flag
-from .terminal.output import columns, json_text, paint, print_losses
+from .terminal.output import columns, json_text, paint, print_losses, print_note
 
 if TYPE_CHECKING:
     from ..ir.tools import Tool
@@ -201,7 +201,7 @@ def _print_results(
     silent: bool,
 ) -> None:
     """Print the results to standard output and the losses to standard error. `silent`: no results (`--strict`)."""
-    print(paint(f"{source} {kind}", "dim", sys.stderr), file=sys.stderr)
+    print_note(f"{source} {kind}", "dim")
     texts = {
         target: neutralise_json(body) if isinstance(body, str) else json_text(body)
         for target, (body, _) in results.items()

@@ -20,7 +20,7 @@ from ..ir.errors import ConfigError, ToolwireError
 from ..ir.terminal import count_of
 from ..net.http.connection_settings import PROXY_VARIABLES, ClientTls, proxies_from_environment
 from .terminal.options import add_command, add_flag
-from .terminal.output import json_text, paint, table
+from .terminal.output import json_text, paint, paragraph, table
 
 CheckState: TypeAlias = Literal["ok", "problem", "note"]
 
@@ -172,11 +172,10 @@ def _print_checks(checks: list[DoctorCheck]) -> None:
             print(("\n" if area else "") + paint(check.area, "bold"))
             area = check.area
         sign, colour = _SIGNS[check.state]
-        first, *rest = table([(check.name.ljust(24), check.detail)])
-        print(f"  {paint(sign, colour)} {first}")
-        print("".join(f"    {line}\n" for line in rest), end="")
-        if check.fix:
-            print(f"      {check.fix}")
+        first, *rest = table([(check.name.ljust(24), check.detail)], indent="    ")
+        print(f"  {paint(sign, colour)} {first.lstrip()}")
+        for line in (*rest, *(paragraph(check.fix, "      ") if check.fix else ())):
+            print(line)
 
 
 def _check_environment() -> Iterator[DoctorCheck]:

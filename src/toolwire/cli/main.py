@@ -19,8 +19,8 @@ from .. import __version__
 from ..ir.errors import MissingExtra, ToolwireError
 from ..ir.hints import translate_hint
 from ..ir.terminal import neutralise_line
-from .terminal.options import add_command
-from .terminal.output import neutralise_default_log
+from .terminal.options import CommandHelp, add_command
+from .terminal.output import neutralise_default_log, print_note
 
 # `toolwire completion`: print the script that completes commands, options and values in a shell.
 
@@ -185,14 +185,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return code
     except ToolwireError as error:
         error.hint = translate_hint(error.hint, "setting" if given[:1] == ["serve"] else "option")
-        print(f"toolwire: {neutralise_line(str(error))}", file=sys.stderr)
+        print_note(f"toolwire: {neutralise_line(str(error))}", None)
         return 2
     except BrokenPipeError:
         _discard_stdout()  # the reader closed the pipe, for example `head`
         return 0
     except OSError as error:
         _discard_stdout()
-        print(f"toolwire: {neutralise_line(_describe_os_error(error))}", file=sys.stderr)
+        print_note(f"toolwire: {neutralise_line(_describe_os_error(error))}", None)
         return 2
     except KeyboardInterrupt:
         return 130
@@ -204,7 +204,7 @@ def _make_parser(given: Sequence[str]) -> CommandParser:
         prog="toolwire",
         description="Write a tool once; call it from any model, over any wire.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=CommandHelp,
     )
     parser.add_argument("--version", action="version", version=f"toolwire {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
-import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,7 +15,7 @@ from ..ir.errors import ConfigError, ToolwireError
 from ..ir.terminal import count_of, neutralise_line
 from .sources.targets import positive_seconds
 from .terminal.options import add_command, add_flag
-from .terminal.output import json_text, table
+from .terminal.output import json_text, print_note, table
 
 if TYPE_CHECKING:
     from ..wire.models.vendors import Vendor
@@ -139,10 +138,8 @@ def _list_providers(*, as_json: bool) -> int:
         )
         for vendor in rows
     ]
-    print("\n".join(table(cells, ("model", "wire", "key", "environment variable"), bold=True)))
-    print(
-        "local/smollm2 runs in this process. toolwire models PROVIDER asks a provider for its models.", file=sys.stderr
-    )
+    print("\n".join(table(cells, ("model", "wire", "key", "environment variable"), bold=True, hide=("wire",))))
+    print_note("local/smollm2 runs in this process. toolwire models PROVIDER asks a provider for its models.", None)
     return 0
 
 
@@ -177,5 +174,5 @@ def _list_models(arguments: argparse.Namespace) -> int:
         return 0
     for name in names:
         print(neutralise_line(f"{vendor.name}/{name}"))
-    print(f"{count_of(len(names), 'model')} of {vendor.name}", file=sys.stderr)
+    print_note(f"{count_of(len(names), 'model')} of {vendor.name}", None)
     return 0

@@ -5,7 +5,6 @@ Facts that hold everywhere come first, then the facts of single wires and vendor
 
 from __future__ import annotations
 
-import shutil
 import textwrap
 from collections.abc import Mapping
 from difflib import get_close_matches
@@ -17,7 +16,7 @@ from ..wire import get, names
 from ..wire.models.capabilities import CapabilityRow
 from ..wire.models.profiles import match_capabilities, normalise_model
 from ..wire.models.rows import ROWS
-from .terminal.output import json_text, paint, table
+from .terminal.output import json_text, paint, table, terminal_width
 
 
 class FactGroup(NamedTuple):
@@ -87,7 +86,7 @@ def model_lines(name: str, groups: list[FactGroup]) -> list[str]:
     """Return a table of facts per group, and the list of their sources."""
     if not groups:
         return _unknown_lines(name)
-    width = shutil.get_terminal_size((100, 24)).columns
+    width = terminal_width()
     sources: dict[tuple[str, str], int] = {}
     lines: list[str] = []
     for group in groups:
@@ -98,9 +97,10 @@ def model_lines(name: str, groups: list[FactGroup]) -> list[str]:
         ]
         lines += [*table(entries, ("fact", "source", "value")), ""]
     for (date, source), number in sources.items():
-        first, *more = source.split("; ")
-        lines.append(neutralise_line(f"[{number}] {date}  {first}"))
-        lines += [neutralise_line(f"      {one}") for one in more]
+        head, addresses = f"[{number}] {date}", source.split("; ")
+        if len(head) + len(addresses[0]) + 2 <= width:
+            head = f"{head}  {addresses.pop(0)}"
+        lines += [neutralise_line(line) for line in (head, *(f"      {address}" for address in addresses))]
     return lines
 
 

@@ -16,7 +16,7 @@ from ..text import detect, get
 from .sources.text_input import TEMPLATE_HELP, format_of_template, read_text
 from .sources.tool_source import SOURCE_HELP, add_source_options, read_declared
 from .terminal.options import add_command, add_flag
-from .terminal.output import json_text, paint, table
+from .terminal.output import json_text, paint, print_note, table
 
 if TYPE_CHECKING:
     from ..ir.tools import Tool
@@ -130,7 +130,7 @@ def _result_as_json(form: Format | None, parsed: Parsed, differing: list[int]) -
 def _print_result(form: Format | None, parsed: Parsed, differing: list[int], sizes: str | None) -> None:
     """Print the parts and spans as tables, and format, diagnostics and chunk comparison on standard error."""
     no_call = "no tool call of a known format in the text; choose a format with --format, --model or --template"
-    print(paint(no_call if form is None else f"{form.name}: {form.title}", "dim", sys.stderr), file=sys.stderr)
+    print_note(no_call if form is None else f"{form.name}: {form.title}", "dim")
     if parsed.parts:
         print("\n".join(table([_part_row(part) for part in parsed.parts], ("part", "name", "state", "content"))))
     if parsed.spans:
@@ -143,7 +143,7 @@ def _print_result(form: Format | None, parsed: Parsed, differing: list[int], siz
     if differing:
         print(f"{paint('different', 'red', sys.stderr)} in chunks of {differing}", file=sys.stderr)
     elif sizes:
-        print(f"same result in chunks of {sizes}", file=sys.stderr)
+        print_note(f"same result in chunks of {sizes}", None)
 
 
 def _part_row(part: Part) -> tuple[str, str, str, str]:

@@ -18,7 +18,7 @@ from ..testing.tool_tests.settings import ToolTestSettings
 from .sources.targets import add_server_options, parse_spec
 from .sources.tool_source import source_kind
 from .terminal.options import add_command, add_flag, add_list, settings_from
-from .terminal.output import ProgressBar, json_text, paint, table
+from .terminal.output import ProgressBar, json_text, paint, print_note, table
 
 if TYPE_CHECKING:
     from ..mcp.client.config import ServerSpec
@@ -107,7 +107,7 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         _print_report(report)
     if report.protection != "landlock":
-        print(_PROTECTION_NOTES[report.protection], file=sys.stderr)
+        print_note(_PROTECTION_NOTES[report.protection], None)
     if arguments.junit:
         from ..testing.tool_tests.report import report_as_junit
 
@@ -120,7 +120,7 @@ def _exit_code(report: ToolTestReport) -> int:
     if report.all_findings:
         return 1
     if all(result.skipped for result in report.results):
-        print("no tool was tested: declare effects, or use --include-writes", file=sys.stderr)
+        print_note("no tool was tested: declare effects, or use --include-writes", None)
         return 2
     return 0
 
@@ -220,7 +220,7 @@ def _print_report(report: ToolTestReport) -> None:
     found = len(report.all_findings)
     tested = sum(not result.skipped for result in report.results)
     total = f"{count_of(tested, 'tool')} tested, {count_of(found, 'finding')}, seed {report.seed}"
-    print(paint(total, "red" if found else "green", sys.stderr), file=sys.stderr)
+    print_note(total, "red" if found else "green")
 
 
 def _row(result: ToolTestResult) -> tuple[str, str, str, str, str]:

@@ -23,7 +23,7 @@ from ..terminal.input import (
     state_folder,
 )
 from ..terminal.options import add_command, add_flag, positive_number
-from ..terminal.output import paint
+from ..terminal.output import paint, print_note
 from .chat_commands import COMMANDS, run_command
 from .chat_session import ChatSession
 from .live import LivePrinter
@@ -280,7 +280,7 @@ class _Chat:
             earlier = f", {count_of(len(session.messages), 'message')}" if session.messages else ""
             model = neutralise_line(session.arguments.model)
             line = f"{model}, {tools}{earlier}. /help lists the commands, Ctrl-D leaves."
-            print(paint(line, "dim", sys.stderr), file=sys.stderr)
+            print_note(line, "dim")
 
     def _answer_prompts(self, session: ChatSession, reader: ChatInput) -> bool:
         """Answer prompts until the end of the input or /exit, and return whether all got an answer.
@@ -301,14 +301,14 @@ class _Chat:
             try:
                 prompt = self._make_prompt(text, session, reader)
             except ToolwireError as error:  # of a command
-                print(paint(_describe(error), "red", sys.stderr), file=sys.stderr)
+                print_note(_describe(error), "red")
                 continue
             if prompt is None:
                 continue
             try:
                 self._answer(prompt, session)
             except Interrupted:
-                print(paint("stopped", "yellow", sys.stderr), file=sys.stderr)
+                print_note("stopped")
                 is_answered = False
             except ToolwireError as error:
                 print_no_answer(_describe(error))
@@ -325,7 +325,7 @@ class _Chat:
             return run_command(text, session, self._thread)
         attached = find_attachments(text)
         for path in attached:
-            print(paint(f"attached {neutralise_line(str(path))}", "dim", sys.stderr), file=sys.stderr)
+            print_note(f"attached {neutralise_line(str(path))}", "dim")
         return [text, *attached]
 
     def _answer(self, prompt: list[PromptItem], session: ChatSession) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -12,11 +11,10 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any, Literal
 
 from ...ir.errors import ConfigError
-from ...ir.terminal import neutralise_line
 from ..sources.targets import DEFAULT_TTL, add_store_option, add_ttl_option
 from ..sources.tool_source import add_source_options, open_source, refuse_api_options, source_kind
 from ..terminal.options import add_list, positive_number, read_variable
-from ..terminal.output import paint
+from ..terminal.output import print_note
 
 if TYPE_CHECKING:
     from ...ir.response import Response
@@ -133,7 +131,7 @@ def announce_model(model: str | None, *, base_url: str | None) -> None:
     from ...local.weights import find_weights
 
     about = find_weights(model.removeprefix("local/")).about
-    print(paint(f"{model}: {about}", "dim", sys.stderr), file=sys.stderr)
+    print_note(f"{model}: {about}", "dim")
 
 
 @asynccontextmanager
@@ -204,7 +202,7 @@ def _make_observers(arguments: argparse.Namespace) -> list[Observer]:
         number += 1
         path = given.with_stem(f"{given.stem}-{number}")
     if path != given:
-        print(neutralise_line(f"{given} exists; the trace is written to {path}"), file=sys.stderr)
+        print_note(f"{given} exists; the trace is written to {path}", None)
     return [TraceObserver(path, secrets=[] if key is None else [key])]
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from datetime import datetime
 from shlex import quote
 from typing import TYPE_CHECKING, Any
@@ -19,7 +18,7 @@ from ...ir.parts import ToolCall, ToolResult
 from ...ir.pointer import Object
 from ...ir.terminal import neutralise_json, neutralise_line, reveal_line
 from ...ir.text import dumps, shorten
-from ..terminal.output import json_text, paint, table
+from ..terminal.output import json_text, print_note, table
 from .options import place_options, resume_command
 
 if TYPE_CHECKING:
@@ -175,16 +174,16 @@ def print_outcome(
 
 
 def print_no_answer(reason: str) -> None:
-    print(paint(f"no answer: {neutralise_line(reason)}", "red", sys.stderr), file=sys.stderr)
+    print_note(f"no answer: {neutralise_line(reason)}", "red")
 
 
 def report_incomplete_answer(answer: Answer[Any]) -> None:
     """Report an empty answer, and one that ended at a token limit: its text may stop in the middle of a sentence."""
     if not answer.text.strip():
-        print(paint("the answer is empty", "yellow", sys.stderr), file=sys.stderr)
+        print_note("the answer is empty")
     stop = None if answer.response is None else answer.response.stop
     if stop is not None and stop.reason == "length":
-        print(paint("the answer ended at the token limit of the model", "yellow", sys.stderr), file=sys.stderr)
+        print_note("the answer ended at the token limit of the model")
 
 
 def _print_waiting(answer: Answer[Any], arguments: argparse.Namespace) -> None:
@@ -193,11 +192,11 @@ def _print_waiting(answer: Answer[Any], arguments: argparse.Namespace) -> None:
     for call in answer.pending:
         verb = "approve" if call.needs == "approval" else "supply"
         end = "" if verb == "approve" else " --result JSON"
-        print(describe_waiting(call), file=sys.stderr)
+        print_note(describe_waiting(call), None)
         command = f"toolwire runs {verb} {answer.run_id} {quote(call.call_id)}{end}{option}"
-        print(paint(f"  {neutralise_line(command)}", "yellow", sys.stderr), file=sys.stderr)
+        print_note(f"  {neutralise_line(command)}")
     command = resume_command(arguments, answer.run_id)
-    print(f"then continue with: {neutralise_line(command)}", file=sys.stderr)
+    print_note(f"then continue with: {neutralise_line(command)}", None)
 
 
 def describe_waiting(call: WaitingCall) -> str:

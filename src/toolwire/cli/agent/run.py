@@ -18,7 +18,7 @@ from ...stream.strict import parse, parse_object
 from ..sources.targets import open_store_at
 from ..terminal.input import ApprovalPrompt, has_terminal, replace_invalid
 from ..terminal.options import add_command, add_flag, add_list
-from ..terminal.output import table
+from ..terminal.output import print_note, table
 from .live import LivePrinter
 from .live_loop import AgentThread, Interrupted, report_waiting
 from .options import (
@@ -70,7 +70,7 @@ def resolve_record(store: Store, arguments: argparse.Namespace) -> int:
     if arguments.result is not None and record is not None:
         result = to_record(ToolCall("", record.tool).result(parse(arguments.result)))
     if record is None or not store.resolve(arguments.resolve, result):
-        print("toolwire: no call of unknown outcome has this key", file=sys.stderr)
+        print_note("toolwire: no call of unknown outcome has this key", None)
         return 1
     return 0
 
@@ -147,7 +147,7 @@ def run(arguments: argparse.Namespace) -> int:
     except Interrupted:
         if arguments.json:
             print_event({"type": "error", "message": "interrupted"})
-        print("stopped", file=sys.stderr)
+        print_note("stopped", None)
         return 130
     except ToolwireError as error:
         if arguments.json:

@@ -21,7 +21,7 @@ from ...run.values.records import RunConflict, RunStatus, Store, StoredRun, read
 from ...stream.strict import parse
 from ..sources.targets import add_store_option, open_store_at
 from ..terminal.options import add_command, add_flag
-from ..terminal.output import json_text, table
+from ..terminal.output import json_text, print_note, table
 from .live import LivePrinter
 from .options import (
     add_agent_options,
@@ -171,7 +171,7 @@ def _list(store: Store, arguments: argparse.Namespace) -> int:
         print("no stored runs" if arguments.status is None else f"no runs with the status {arguments.status}")
     else:
         rows = [(run.run_id, _display_status(run), format_time(run.updated_at), run.summary) for run in runs]
-        print("\n".join(table(rows, ("run", "status", "changed", "summary"))))
+        print("\n".join(table(rows, ("run", "status", "changed", "summary"), hide=("changed",))))
     return 0
 
 
@@ -248,7 +248,7 @@ def _delete(store: Store, arguments: argparse.Namespace) -> int:
     else:
         print(f"deleted {count_of(len(deleted), 'run')}")
     for run_id in kept:
-        print(f"toolwire: not deleted: a process continues run {neutralise_line(run_id)}", file=sys.stderr)
+        print_note(f"toolwire: not deleted: a process continues run {neutralise_line(run_id)}", None)
     return 1 if kept else 0
 
 

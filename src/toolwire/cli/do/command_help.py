@@ -14,7 +14,7 @@ from typing import IO
 
 from ...ir.errors import ConfigError
 from ...retrieve.commands.command import COMMAND_NAME, SystemCommand, find_program
-from ..terminal.output import paint
+from ..terminal.output import print_note
 
 _TIMEOUT = 5.0  # seconds; help is printed at once, and a program that waits for input must end
 _MAX_OUTPUT = 262_144  # bytes; of a longer help text, the beginning has the options
@@ -57,7 +57,7 @@ def _warn_without_landlock(name: str) -> None:
 
     if not landlock_version():
         text = f"this system has no Landlock: {name} --help runs with limits of time and memory, but can write files"
-        print(paint(text, "yellow", sys.stderr), file=sys.stderr)
+        print_note(text)
 
 
 def _run_help(program: str, words: list[str]) -> str:

@@ -20,11 +20,11 @@ from typing import IO, TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from msgspec.structs import replace
 
-from ...ir.terminal import neutralise_line, neutralise_text, reveal_line
+from ...ir.terminal import neutralise_text, reveal_line
 from ...ir.value import Value
 from ...retrieve.commands.command import SYSTEM_FOLDERS, find_program, find_system_program
 from ..terminal.input import discard_typed_input, has_terminal, is_confirmed
-from ..terminal.output import json_text, paint
+from ..terminal.output import json_text, paint, print_note
 
 if TYPE_CHECKING:
     from ...retrieve.commands.command_tool import CommandLine
@@ -64,7 +64,7 @@ def print_outcome(outcome: DoOutcome, *, as_json: bool) -> int:
         print(f"nothing fits: {neutralise_text(outcome.message)}")
     elif outcome.message:
         colour = "dim" if outcome.is_success else "yellow"
-        print(paint(neutralise_line(outcome.message), colour, sys.stderr), file=sys.stderr)
+        print_note(outcome.message, colour)
     return 0 if outcome.is_success else 1
 
 

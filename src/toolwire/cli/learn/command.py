@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import re
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,7 @@ from msgspec.structs import asdict
 from ...ir.errors import ConfigError
 from ...ir.terminal import count_of, neutralise_line
 from ..terminal.options import add_command, add_flag, positive_number, settings_from, whole_number
-from ..terminal.output import ProgressBar, json_text, paint, table
+from ..terminal.output import ProgressBar, json_text, paint, print_note, table
 from .evaluation import add_to as add_eval
 from .toolken import add_to as add_toolken
 from .training import add_mine, add_train
@@ -143,11 +142,11 @@ def _export(arguments: argparse.Namespace) -> int:
 
 def _finish(report: ExportReport, written: dict[str, int], *, refused: bool) -> int:
     for file, count in written.items():
-        print(f"wrote {file}: {count_of(count, 'example')}", file=sys.stderr)
+        print_note(f"wrote {file}: {count_of(count, 'example')}", None)
     if not report.examples:
-        print("no example can be exported", file=sys.stderr)
+        print_note("no example can be exported", None)
     elif refused:
-        print("nothing was written: there are losses, and --strict is on", file=sys.stderr)
+        print_note("nothing was written: there are losses, and --strict is on", None)
     return int(refused or not report.examples)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -90,7 +89,7 @@ def _evaluate(arguments: argparse.Namespace) -> int:
         _print_report(report)
     if arguments.plot:
         write_plot(arguments.plot, "right answers in percent", [_chart(report)], 100)
-        print(f"wrote {arguments.plot}", file=sys.stderr)
+        print_note(f"wrote {arguments.plot}", None)
     failed = report.total.outcomes.get("upstream_error", 0)
     if failed:
         _print_failures(report, failed, can_resume=run is not None)

@@ -13,7 +13,7 @@ import msgspec
 from ...ir.errors import ConfigError
 from ...ir.terminal import count_of, neutralise_text
 from ..terminal.options import add_command, add_flag, positive_number, whole_number
-from ..terminal.output import ProgressBar, json_text, table
+from ..terminal.output import ProgressBar, json_text, print_note, table
 
 if TYPE_CHECKING:
     from ...ir.tools import Tool
@@ -288,5 +288,5 @@ def _finish(arguments: argparse.Namespace, document: dict[str, Any], score: Tool
             f"recall {100 * score.calls.recall:.1f} %"
         )
         if "loss" in document:
-            print(f"wrote {document['head']}", file=sys.stderr)
+            print_note(f"wrote {document['head']}", None)
     return int(arguments.fail_under is not None and 100 * score.accuracy < arguments.fail_under)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ import msgspec
 from ...ir.errors import ConfigError
 from ...ir.terminal import count_of, neutralise_line
 from ..terminal.options import add_command, add_flag, percentage, positive_number, settings_from
-from ..terminal.output import ProgressBar, json_text, paint, table
+from ..terminal.output import ProgressBar, json_text, print_note, table
 
 if TYPE_CHECKING:
     from ...learn.call_quality import CallQuality
@@ -133,7 +132,7 @@ def _train(arguments: argparse.Namespace) -> int:
         _print_report(report, plot)
     if problem is not None:
         hint = "" if report.finished else "; continue with --resume"
-        print(paint(f"{problem}{hint}", "red", sys.stderr), file=sys.stderr)
+        print_note(f"{problem}{hint}", "red")
     return int(problem is not None)
 
 

@@ -18,7 +18,7 @@ from ...ir.terminal import neutralise_line, neutralise_text
 from ...ir.text import dumps
 from ..sources.targets import add_target, parse_spec
 from ..terminal.options import add_command, add_flag
-from ..terminal.output import json_text, paint
+from ..terminal.output import json_text, paint, print_note
 from .arguments import ARGUMENT_HELP, apply_schema, nearest, read_assignments
 from .traffic import TrafficLog, add_traffic_options
 
@@ -74,7 +74,7 @@ class PartPrinter:
     def finish(self) -> None:
         """Report that there was nothing to save."""
         if self._output is not None and not self._saved:
-            print("--output: the answer has no media; nothing was saved", file=sys.stderr)
+            print_note("--output: the answer has no media; nothing was saved", None)
 
     def _handle_media(self, part: Media) -> str:
         """Save an image, recording or file to --output, and return a text about it; links are only described.
@@ -217,7 +217,7 @@ def _unusable_tool(client: McpClient, name: str) -> ConfigError:
 
 def _print_progress(_: str, progress: Any) -> None:
     of = "" if progress.total is None else f"/{progress.total:g}"
-    print(neutralise_line(f"{progress.progress:g}{of} {progress.message or ''}".rstrip()), file=sys.stderr)
+    print_note(f"{progress.progress:g}{of} {progress.message or ''}".rstrip(), None)
 
 
 _READ_HELP = """\

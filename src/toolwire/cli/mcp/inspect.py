@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -135,7 +134,7 @@ async def _read_contents(client: McpClient) -> _Contents:
 def _write_lock(file: str, servers: McpServers) -> int:
     locked = servers.lock()
     Path(file).write_text(json.dumps(locked, indent=2, sort_keys=True) + "\n", encoding="utf-8")
-    print(f"tools recorded in {file}: {len(locked['tools'])}", file=sys.stderr)
+    print_note(f"tools recorded in {file}: {len(locked['tools'])}", None)
     return 0
 
 
@@ -184,7 +183,7 @@ def _print_report(servers: McpServers, report: Report, total: int, *, show_all: 
     levels = ", ".join(f"{number} {level}" for level, number in count_levels(report.findings).items())
     shown = len(report.tools)
     count = count_of(total, "tool") if shown == total else f"the first {shown} of {total:,} tools (--all checks them)"
-    print(paint(f"{count}: {levels}", "bold"), file=sys.stderr)
+    print_note(f"{count}: {levels}", "bold")
 
 
 def _print_schemas(tools: tuple[Tool, ...], target: str, total: int) -> None:

@@ -6,7 +6,6 @@ import argparse
 import difflib
 import json
 import os
-import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -14,9 +13,8 @@ from typing import Any, NamedTuple
 
 from ...ir.errors import ConfigError
 from ...ir.response import UpstreamError
-from ...ir.terminal import neutralise_line
 from ..terminal.options import add_command, add_flag
-from ..terminal.output import paint
+from ..terminal.output import paint, print_note
 from .client_models import (
     ANY_KEY,
     ChosenModels,
@@ -115,13 +113,13 @@ def _choose_models(arguments: argparse.Namespace, url: str, key: str) -> ChosenM
     except UpstreamError as error:
         if error.fault.kind not in _NOT_RUNNING:
             raise _refusal_of(error, url, arguments.key_env) from None
-        print(neutralise_line(f"{error.message}: start the gateway, or use --model"), file=sys.stderr)
+        print_note(f"{error.message}: start the gateway, or use --model", None)
         return ChosenModels(None, None)
     if available.requires_key and arguments.key_env is None:
         raise _key_required(url)
     chosen = choose_models(client, available)
     if chosen is None and available.is_empty:  # it serves patterns or upstreams, which it does not list
-        print(f"the gateway at {url} lists no models: use --model to name one", file=sys.stderr)
+        print_note(f"the gateway at {url} lists no models: use --model to name one", None)
         return ChosenModels(None, None)
     if chosen is None:
         names = ", ".join(available.names) or "none"
@@ -183,7 +181,7 @@ def _write(change: FileChange) -> None:
     if before:
         change.path.with_name(change.path.name + ".bak").write_text(before, "utf-8")
     change.path.write_text(change.text, "utf-8")
-    print(f"wrote {change.path}", file=sys.stderr)
+    print_note(f"wrote {change.path}", None)
 
 
 def _read(path: Path) -> str:

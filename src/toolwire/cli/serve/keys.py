@@ -9,7 +9,6 @@ import argparse
 import json
 import os
 import re
-import sys
 import tempfile
 import time
 import tomllib
@@ -23,7 +22,7 @@ from msgspec.structs import asdict, astuple
 
 from ...ir.errors import ConfigError
 from ..terminal.options import add_command, add_flag
-from ..terminal.output import json_text, table
+from ..terminal.output import json_text, print_note, table
 
 if TYPE_CHECKING:
     from ...gateway.state.usage import UsageSum
@@ -90,7 +89,7 @@ def _create_key(arguments: argparse.Namespace) -> int:
     row |= {limit: getattr(arguments, limit) for limit in _LIMITS if getattr(arguments, limit) is not None}
     _write(path, _append_key(text, name, row), {**document, "keys": {**document.get("keys", {}), name: row}})
     print(key)
-    print("the key is not shown again; a running gateway accepts it after SIGHUP", file=sys.stderr)
+    print_note("the key is not shown again; a running gateway accepts it after SIGHUP", None)
     return 0
 
 
@@ -123,10 +122,10 @@ def _revoke_key(arguments: argparse.Namespace) -> int:
         raise ConfigError(f"no key named {name!r}", hint=f"existing keys: {', '.join(keys) or 'none'}")
     left = {other: row for other, row in keys.items() if other != name}
     _write(path, _remove_table(text, name), {**document, "keys": left})
-    print(f"revoked {name}; a running gateway rejects the key after SIGHUP", file=sys.stderr)
+    print_note(f"revoked {name}; a running gateway rejects the key after SIGHUP", None)
     if not left:
-        print("it was the last key: after SIGHUP every client is rejected;", file=sys.stderr)
-        print("after a restart every client on this machine is accepted", file=sys.stderr)
+        print_note("it was the last key: after SIGHUP every client is rejected;", None)
+        print_note("after a restart every client on this machine is accepted", None)
     return 0
 
 

@@ -2,6 +2,8 @@
 
 time      key     client     model  answered by  status   ms  tokens  details
 13:05:04  alice   anthropic  fast   house/qwen      200  412   90+12  get_weather · failed: openai rate_limit (2 times) · lost: top_k
+
+On a narrow terminal the details have lines of their own, names are shortened, and the least important ones are left out.
 """
 
 from __future__ import annotations
@@ -13,7 +15,9 @@ from time import localtime, strftime
 from typing import TYPE_CHECKING
 
 from ...ir.terminal import neutralise_line
-from ..terminal.output import LogFormatter, paint
+from ...ir.text import shorten
+from ..terminal.layout import wrap_text
+from ..terminal.output import LogFormatter, paint, terminal_width
 
 if TYPE_CHECKING:
     from ...gateway.observe.request_log import RequestLog
@@ -23,7 +27,11 @@ _HEADER_INTERVAL = 20  # rows; the header stays in view on a terminal of 24 line
 _MAX_NAMES = 8  # of calls, losses or failed attempts in a row
 _MAX_DETAILS = 240  # characters, two lines of a wide terminal
 _MAX_LOSSES = 1000  # searched for names; there may be hundreds of thousands
-_WIDTHS = {"key": 10, "client": 16, "model": 22, "answered by": 26}
+_WIDTHS = {"key": 10, "client": 16, "model": 22, "answered by": 26}  # the least important name first
+_MIN_NAME = 8  # characters; a shorter part of a name does not identify it
+_FIXED = 33  # characters of the time, the status, the milliseconds, the tokens and the spaces around them
+_MIN_DETAILS = 30  # characters; a narrower column of details would be higher than the rows are many
+_INDENT = 10  # of details on lines of their own, below the names
 
 
 class RequestTable:
@@ -36,6 +44,7 @@ class RequestTable:
         from ...gateway.observe.log import to_stream
 
         self._rows = 0
+        self._fit(terminal_width())
         self._write = to_stream("stdout")
         self._report_loss = report_loss
         self._clean = clean
@@ -49,8 +58,10 @@ class RequestTable:
             return  # health checks and model lists
         try:
             if self._rows % _HEADER_INTERVAL == 0:
-                names = " ".join(f"{name:{width}}" for name, width in _WIDTHS.items())
-                self._write(paint(f"{'time':8}  {names} {'':3} {'ms':>7} {'tokens':>9}  details", "dim"))
+                self._fit(terminal_width())
+                names = " ".join(f"{name[:width]:{width}}" for name, width in self._widths.items())
+                details = "  details" if self._is_wide else ""
+                self._write(paint(f"{'time':8}  {names} {'':3} {'ms':>7} {'tokens':>9}{details}", "dim"))
             self._rows += 1
             self._write(self.format_row(request_log))
         except OSError as error:
@@ -62,20 +73,40 @@ class RequestTable:
         usage = request_log.usage
         tokens = "" if usage is None else f"{usage.input or 0}+{usage.output or 0}"
         answered_by = f"{request_log.upstream}/{request_log.upstream_model}" if request_log.upstream else "-"
-        cells = " ".join(
-            f"{self._plain(cell)[:width]:{width}}"
-            for cell, width in zip(
-                (request_log.caller or "-", request_log.ingress, request_log.model or "-", answered_by),
-                _WIDTHS.values(),
-                strict=True,
-            )
-        )
+        names = {
+            "key": request_log.caller or "-",
+            "client": request_log.ingress,
+            "model": request_log.model or "-",
+            "answered by": answered_by,
+        }
+        cells = " ".join(f"{shorten(self._plain(names[name]), width):{width}}" for name, width in self._widths.items())
         clock = strftime("%H:%M:%S", localtime(request_log.started))
+        row = f"{clock}  {cells} {status} {request_log.seconds * 1000:7.0f} {tokens:>9}"
         details = self._plain(" · ".join(_details(request_log)))[:_MAX_DETAILS]
-        return f"{clock}  {cells} {status} {request_log.seconds * 1000:7.0f} {tokens:>9}  {details}".rstrip()
+        if self._is_wide:
+            return f"{row}  {details}".rstrip()
+        lines = wrap_text(details, self._width - _INDENT) if details else []
+        return "\n".join([row, *(" " * _INDENT + line for line in lines)])
+
+    def _fit(self, width: int) -> None:
+        """Choose the names that are shown, their widths, and the place of the details."""
+        self._width, self._widths = width, dict(_WIDTHS)
+        self._is_wide = width - _FIXED - _names_width(self._widths) >= _MIN_DETAILS
+        if self._is_wide:
+            return
+        while _names_width(self._widths) > width - _FIXED and len(self._widths) > 1:
+            widest = max(self._widths, key=self._widths.__getitem__)
+            if self._widths[widest] > _MIN_NAME:
+                self._widths[widest] -= 1
+            else:
+                del self._widths[next(iter(self._widths))]
 
     def _plain(self, text: str) -> str:
         return neutralise_line(self._clean(text))
+
+
+def _names_width(widths: dict[str, int]) -> int:
+    return sum(widths.values()) + len(widths) - 1
 
 
 def _details(request_log: RequestLog) -> list[str]:

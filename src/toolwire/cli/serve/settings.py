@@ -9,7 +9,6 @@ import argparse
 import asyncio
 import os
 import re
-import shutil
 import sys
 import textwrap
 import tomllib
@@ -24,7 +23,7 @@ from ...ir.errors import ConfigError
 from ...ir.terminal import count_of, neutralise_line
 from ...ir.text import shorten
 from ..terminal.options import add_command, add_flag
-from ..terminal.output import json_text, paint, table
+from ..terminal.output import json_text, paint, print_note, table, terminal_width
 from .keys import CONFIG, replace_file
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ def print_report(name: str, imported: LitellmImport, stream: TextIO) -> None:
 
 
 def _wrap(text: str) -> list[str]:
-    width = max(shutil.get_terminal_size((120, 24)).columns - _INDENT, 40)
+    width = max(min(terminal_width(sys.stderr), 120) - _INDENT, 40)
     return textwrap.wrap(neutralise_line(text), width, break_on_hyphens=False) or [""]
 
 
@@ -139,7 +138,7 @@ def _describe_machine(*, probe: bool) -> str:
     for server in asyncio.run(find_local_servers()) if probe else []:
         tables += _server_tables(server)
     if len(tables) == 1:
-        print("no key in the environment and no model server found; the file has only examples", file=sys.stderr)
+        print_note("no key in the environment and no model server found; the file has only examples", None)
     return "\n".join([*tables, comment_lines(["Examples:"]) + _EXAMPLE])
 
 
@@ -163,7 +162,7 @@ def _provider_tables() -> list[str]:
             [f"The key is in {variable}. Clients request {name}/MODEL, or a name of [models.NAME]."]
         )
         tables.append(comment + format_table(("upstreams", name), UpstreamRow(name)))
-        print(f"found {variable}: upstream {name}", file=sys.stderr)
+        print_note(f"found {variable}: upstream {name}", None)
     return tables
 
 
@@ -183,7 +182,7 @@ def _server_tables(server: LocalServer) -> list[str]:
     plain = [model for model in shown if not set("*?[") & set(model)]  # a wildcard would make it a pattern
     tables += [format_table(("models", model), ModelRow(server.provider)) for model in plain]
     names = neutralise_line(", ".join(shown)) or "no models"
-    print(f"found {server.provider} at {server.base_url}: {names}", file=sys.stderr)
+    print_note(f"found {server.provider} at {server.base_url}: {names}", None)
     return tables
 
 

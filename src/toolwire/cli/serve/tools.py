@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import AsyncExitStack
 from hashlib import sha256
@@ -12,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...ir.errors import ConfigError
-from ...ir.terminal import neutralise_line
 from ..sources.targets import load_tools
+from ..terminal.output import print_note
 
 if TYPE_CHECKING:
     from ...gateway.config.settings import OpenApiRow, Settings, ToolsRow
@@ -191,7 +190,7 @@ async def _load_sources(row: ToolsRow, stack: AsyncExitStack) -> list[Source]:
 
         servers = await stack.enter_async_context(McpServers.from_config(Path(row.mcp)))
         for problem in servers.problems:
-            print(neutralise_line(f"toolwire: skipped: {problem}"), file=sys.stderr)
+            print_note(f"toolwire: skipped: {problem}", None)
         sources.append(servers.toolbox())
     for api in row.openapi:
         sources.append(await stack.enter_async_context(_open_api(api)))
@@ -217,5 +216,5 @@ def _open_api(row: OpenApiRow) -> ApiToolbox:
         insecure=row.insecure,
     )
     for problem in box.problems:
-        print(neutralise_line(f"toolwire: skipped: {problem}"), file=sys.stderr)
+        print_note(f"toolwire: skipped: {problem}", None)
     return box

@@ -223,7 +223,7 @@ class Listing:
                 for argument in self._first(declared if type(declared) is list else [], "arguments", _MAX_PARAMETERS)
                 if type(argument) is dict
             ]
-            self._print_indented(table(rows), _INDENT)
+            self._print_indented(table(rows, indent=_INDENT))
 
     def print_text(self, text: str) -> None:
         """Print a text of the server, indented."""
@@ -247,7 +247,7 @@ class Listing:
             )
             for row in rows
         ]
-        self._print_indented(table(cells), indent)
+        self._print_indented(table(cells, indent=indent))
         if is_cut:
             hint = "" if self._show_all else "; --all shows them"
             print(f"{indent}… more than {len(rows)} parameters{hint}")
@@ -268,7 +268,7 @@ class Listing:
                 return
             yield item
 
-    def _print_indented(self, lines: Sequence[str], indent: str) -> None:
+    def _print_indented(self, lines: Sequence[str], indent: str = "") -> None:
         self._lines += len(lines)
         for line in lines:
             print(f"{indent}{line}".rstrip())

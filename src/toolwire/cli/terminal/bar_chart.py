@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import NamedTuple
 from ...ir.errors import ConfigError
 from ...ir.terminal import neutralise_line
 from ...ir.text import shorten
+from .output import terminal_width
 
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 _MAX_LABEL = 40  # characters; half of an 80-column terminal is left for bar and value
@@ -53,7 +53,7 @@ def draw_bars(groups: Iterable[BarGroup], largest: float) -> list[str]:
     every = [bar for group in groups for bar in group.bars]
     labels = max((len(_label(bar)) for bar in every), default=0)
     texts = max((len(bar.text) for bar in every), default=0)
-    room = shutil.get_terminal_size((100, 24)).columns - labels - texts - 6
+    room = terminal_width() - labels - texts - 6
     width = min(max(room, _MIN_BAR), _MAX_BAR)
     lines: list[str] = []
     for group in groups:

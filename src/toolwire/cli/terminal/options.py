@@ -9,8 +9,27 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ...ir.errors import ConfigError
+from .layout import wrap_text
 
 SettingsType = TypeVar("SettingsType")
+
+
+class CommandHelp(argparse.RawDescriptionHelpFormatter):
+    """Help whose description and examples keep their lines; one that is too wide wraps between words."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return "\n".join(part for line in text.splitlines() for part in _wrap_example(indent + line, width))
+
+
+def _wrap_example(line: str, width: int) -> list[str]:
+    """Wrap a line of the help. The explanation of an example that is too wide begins on a line of its own."""
+    command = line.lstrip()
+    indent = line[: len(line) - len(command)]
+    if len(line) <= width or not indent:
+        return wrap_text(line, width)
+    parts = re.split(" {2,}", command, maxsplit=1)
+    first, *others = [piece for part in parts for piece in wrap_text(part, width - len(indent) - 4)]
+    return [indent + first, *(f"{indent}    {other}" for other in others)]
 
 
 def add_command(
@@ -23,7 +42,7 @@ def add_command(
         help=about,
         description=description,
         epilog=examples,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=CommandHelp,
     )
     if run is not None:
         parser.set_defaults(run=run)

@@ -8,24 +8,48 @@ from __future__ import annotations
 import json
 import logging
 import os
-import shutil
 import sys
-import textwrap
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
 from types import TracebackType
 from typing import Any, Self, TextIO
 
 from ...ir.losses import Loss
 from ...ir.terminal import neutralise_json, neutralise_line, neutralise_text, reveal_line
+from .layout import GAP, lay_out, text_width, wrap_text
 
-_COLOURS = {"red": "31", "yellow": "33", "green": "32", "blue": "34", "dim": "2", "bold": "1"}
+_COLOURS = {
+    "red": "31",
+    "yellow": "33",
+    "green": "32",
+    "blue": "34",
+    "magenta": "35",
+    "cyan": "36",
+    "dim": "2",
+    "bold": "1",
+}
+_UNLIMITED = 100_000  # columns
 _SEVERITIES = {"error": "red", "warning": "yellow", "info": "blue"}
+# One colour for one meaning in every table: header, then cell.
+_CELL_COLOURS = {
+    "severity": _SEVERITIES,
+    "level": _SEVERITIES,
+    "effect": {"pure": "green", "read": "green", "idempotent": "yellow", "write": "red"},
+    "wire": {
+        "openai_chat": "green",
+        "openai_responses": "cyan",
+        "anthropic": "yellow",
+        "gemini": "blue",
+        "ollama": "magenta",
+    },
+    "key": {"set": "green", "missing": "dim"},
+}
 
 
-def paint(text: str, colour: str, stream: TextIO | None = None) -> str:
+def paint(text: str, colour: str | None, stream: TextIO | None = None) -> str:
     """Colour `text` if the stream (default: standard output) is a terminal and NO_COLOR is not set."""
-    if not (stream or sys.stdout).isatty() or os.environ.get("NO_COLOR"):
+    if colour is None or not (stream or sys.stdout).isatty() or os.environ.get("NO_COLOR"):
         return text
     return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m"
 
@@ -35,29 +59,73 @@ def json_text(document: Any, *, sort_keys: bool = False) -> str:
     return neutralise_json(json.dumps(document, indent=2, sort_keys=sort_keys, ensure_ascii=False))
 
 
-def table(rows: Iterable[Sequence[str]], headers: Sequence[str] = (), *, bold: bool = False) -> list[str]:
-    """Return the lines of a table. Columns fit their content; the last one is wrapped at the terminal width.
+def terminal_width(stream: TextIO | None = None) -> int:
+    """Return COLUMNS, or the width of the terminal of a stream (default: standard output).
 
-    `bold`: print the headers in bold.
+    A file or a pipe has no width: what is searched or cut there has one line per row.
+    """
+    try:
+        return int(os.environ["COLUMNS"]) or _UNLIMITED
+    except (KeyError, ValueError):
+        pass
+    try:
+        return os.get_terminal_size((stream or sys.stdout).fileno()).columns or _UNLIMITED
+    except (OSError, ValueError):  # no terminal, or a stream without a descriptor
+        return _UNLIMITED
+
+
+def table(
+    rows: Iterable[Sequence[str]],
+    headers: Sequence[str] = (),
+    *,
+    bold: bool = False,
+    hide: Sequence[str] = (),
+    indent: str = "",
+    stream: TextIO | None = None,
+) -> list[str]:
+    """Return the lines of a table for a stream (default: standard output); it fits the terminal (`layout`).
+
+    `bold`: print the headers in bold. `hide`: columns that a narrow terminal leaves out, the least important one first.
+    `indent` begins every line.
     """
     rows = [(*map(_name_text, row[:-1]), *map(neutralise_line, row[-1:])) for row in rows]
-    every = [tuple(headers), *rows] if headers else rows
-    widths = [max(len(row[column]) for row in every) for column in range(len(every[0]))] if every else []
-    room = max(shutil.get_terminal_size((100, 24)).columns - sum(widths[:-1]) - 2 * len(widths), 30)
-    lines: list[str] = []
-    for number, row in enumerate(every):
-        head = "  ".join(cell.ljust(width) for cell, width in zip(row[:-1], widths, strict=False))
-        wrapped = textwrap.wrap(row[-1], room) if len(row[-1]) > room else [row[-1]]
-        lines.append(f"{head}  {wrapped[0]}".rstrip())
-        lines += [f"{' ' * len(head)}  {line}" for line in wrapped[1:]]
-        if headers and number == 0:
-            lines.append("  ".join("─" * width for width in (*widths[:-1], min(widths[-1], room))))
-    return [paint(lines[0], "bold"), *lines[1:]] if bold else lines
+    if not rows and not headers:
+        return []
+    is_terminal = (stream or sys.stdout).isatty()
+    layout = lay_out(rows, headers, terminal_width(stream) - len(indent), hide if is_terminal else ())
+    lines = []
+    is_headed = bool(headers and layout.columns)
+    for number, row_lines in enumerate(layout.rows):
+        if number == 0 and is_headed:
+            heads = [GAP.join(pieces).rstrip() for pieces in row_lines]
+            lines += [paint(head, "bold", stream) if bold else head for head in heads]
+            lines.append(GAP.join("─" * text_width(piece) for piece in row_lines[0]))
+            continue
+        row = rows[number - is_headed]
+        colours = (
+            [_CELL_COLOURS.get(headers[column], {}).get(row[column]) for column in layout.columns] if headers else []
+        )
+        for pieces in row_lines:
+            painted = [paint(piece, colour, stream) for piece, colour in zip_longest(pieces, colours)]
+            lines.append(GAP.join(painted).rstrip())
+    if layout.hidden:
+        lines.append(paint(f"not shown: {', '.join(layout.hidden)} (a wider terminal shows them)", "dim", stream))
+    return [f"{indent}{line}" for line in lines] if indent else lines
 
 
-def print_note(text: str, colour: str = "yellow") -> None:
-    """Print a line about the input, which is untrusted text, to standard error."""
-    print(paint(neutralise_line(text), colour, sys.stderr), file=sys.stderr)
+def paragraph(text: str, indent: str = "", stream: TextIO | None = None) -> list[str]:
+    """Return the lines of untrusted text; on a terminal they wrap between words."""
+    text = neutralise_line(text)
+    is_terminal = (stream or sys.stdout).isatty()
+    lines = wrap_text(text, terminal_width(stream) - len(indent)) if is_terminal else [text]
+    return [indent + line for line in lines]
+
+
+def print_note(text: str, colour: str | None = "yellow") -> None:
+    """Print a line about the input, which is untrusted text, to standard error. On a terminal it wraps between words."""
+    first, *others = paragraph(text, "  ", sys.stderr)
+    for line in (first[2:], *others):
+        print(paint(line, colour, sys.stderr), file=sys.stderr)
 
 
 def _name_text(text: str) -> str:
@@ -70,8 +138,7 @@ def losses_table(losses: Sequence[Loss], stream: TextIO) -> list[str]:
     order = list(_SEVERITIES)
     ranked = sorted(losses, key=lambda loss: order.index(loss.severity))
     rows = [(loss.severity, _location(loss), f"{loss.concept} {loss.action}", loss.detail) for loss in ranked]
-    lines = table(rows, ("severity", "location", "loss", "reason"))
-    return [_paint_severity(line, stream) for line in lines]
+    return table(rows, ("severity", "location", "loss", "reason"), stream=stream)
 
 
 def print_losses(title: str, losses: Sequence[Loss]) -> None:
@@ -86,18 +153,10 @@ def _location(loss: Loss) -> str:
     return path if loss.target is None or loss.target == loss.path else f"{path} → {loss.target or '/'}"
 
 
-def _paint_severity(line: str, stream: TextIO) -> str:
-    severity = line.split(" ", 1)[0]
-    if severity in _SEVERITIES:
-        return paint(severity, _SEVERITIES[severity], stream) + line[len(severity) :]
-    return line
-
-
 def columns(texts: Mapping[str, str]) -> list[str]:
     """Return the lines of texts side by side under their titles, or one after the other on a narrow terminal."""
     texts = {neutralise_line(title): neutralise_text(text) for title, text in texts.items()}
-    total = shutil.get_terminal_size((100, 24)).columns
-    width = total // max(len(texts), 1) - 3
+    width = terminal_width() // max(len(texts), 1) - 3
     if not sys.stdout.isatty() or width < 36:
         return [line for title, text in texts.items() for line in (paint(f"── {title} ──", "bold"), text, "")]
     wrapped = {
@@ -112,21 +171,25 @@ def columns(texts: Mapping[str, str]) -> list[str]:
 
 
 def _wrap(line: str, width: int) -> list[str]:
-    indent = " " * (len(line) - len(line.lstrip()) + 2)
-    return textwrap.wrap(line, width, subsequent_indent=indent, break_long_words=True, drop_whitespace=False) or [""]
+    """Wrap a line of code; its other lines are indented more than the first."""
+    text = line.lstrip()
+    indent = line[: len(line) - len(text)]
+    first, *others = wrap_text(text, max(width - len(indent) - 2, 1))
+    return [indent + first, *(f"{indent}  {other}" for other in others)]
 
 
-_WIDTH = 30  # characters; fits with label and numbers into 80 columns
+_MAX_BAR = 30  # characters; longer bars show no more
 _INTERVAL = 0.1  # seconds between two updates
+_CERTAIN = 1.0  # seconds of work before the time left is estimated
 
 
 class ProgressBar:
-    """Draw finished and total items: `with ProgressBar("encoding") as bar: bar(3, 10)`."""
+    """Draw finished and total items and the time left: `with ProgressBar("encoding") as bar: bar(3, 10)`."""
 
     def __init__(self, label: str) -> None:
         self.label = label
         self._is_shown = sys.stderr.isatty()
-        self._next_time = 0.0
+        self._started = self._next_time = time.monotonic()
 
     def __enter__(self) -> Self:
         return self
@@ -140,9 +203,28 @@ class ProgressBar:
         if not self._is_shown or (now < self._next_time and done < total):
             return
         self._next_time = now + _INTERVAL
-        filled = _WIDTH * done // max(total, 1)
-        bar = "█" * filled + "░" * (_WIDTH - filled)
-        print(f"\r\x1b[K{self.label} {bar} {done}/{total}", end="", file=sys.stderr, flush=True)
+        text = f"{done}/{total}"
+        seconds = now - self._started
+        if done and seconds >= _CERTAIN:
+            text += f", {format_seconds(seconds * (total - done) / done)} left"
+        # The last column stays free: some terminals begin a new line after it, which could not be redrawn.
+        room = min(terminal_width(sys.stderr) - text_width(self.label) - len(text) - 3, _MAX_BAR)
+        filled = room * done // max(total, 1)
+        bar = "█" * filled + "░" * (room - filled)
+        print(f"\r\x1b[K{self.label} {bar} {text}", end="", file=sys.stderr, flush=True)
+
+
+def format_seconds(seconds: float) -> str:
+    """Return a duration in its two largest units.
+
+    >>> format_seconds(4.2), format_seconds(75), format_seconds(7300)
+    ('4 s', '1 min 15 s', '2 h 1 min')
+    """
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes == 0:
+        return f"{rest} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
 
 
 class LogFormatter(logging.Formatter):

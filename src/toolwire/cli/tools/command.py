@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import textwrap
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ from ...ir.terminal import count_of, neutralise_text
 from ..sources.listing import list_parameters
 from ..sources.tool_source import add_source_options, source_kind
 from ..terminal.options import add_command, add_flag, positive_number
-from ..terminal.output import json_text, paint, table
+from ..terminal.output import json_text, paint, print_note, table
 from .cost import add_cost
 from .evaluation import add_eval
 from .groups import (
@@ -96,7 +95,7 @@ def _print_hits(hits: list[SearchHit], total: int) -> None:
         headers = ("tool", "server", "effect", "score", "description", "reason")
         print("\n".join(table(rows, headers, bold=True)))
     found = count_of(len(hits), "tool") if hits else "no tool"
-    print(f"{found} of {total}", file=sys.stderr)
+    print_note(f"{found} of {total}", None)
 
 
 def _first_hit_line(hit: SearchHit) -> str:
@@ -173,10 +172,10 @@ def _list(arguments: argparse.Namespace) -> int:
     tokens = [declaration_tokens(tool, _COUNTED_WIRE) for tool in tools]
     rows = [(tool.name, tool.effect, str(count), _first_line(tool)) for tool, count in zip(tools, tokens, strict=True)]
     if rows:
-        print("\n".join(table(rows, ("tool", "effect", "tokens", "description"), bold=True)))
+        print("\n".join(table(rows, ("tool", "effect", "tokens", "description"), bold=True, hide=("tokens",))))
     if any(_is_mcp(source) for source in arguments.source):
-        print("effects of MCP servers are write, unless the server is trusted in an mcpServers file", file=sys.stderr)
-    print(f"{count_of(len(tools), 'tool')}, about {count_of(sum(tokens), 'token')}", file=sys.stderr)
+        print_note("effects of MCP servers are write, unless the server is trusted in an mcpServers file", None)
+    print_note(f"{count_of(len(tools), 'tool')}, about {count_of(sum(tokens), 'token')}", None)
     return 0
 
 

@@ -6,7 +6,6 @@ Calls are counted in recordings: traces of runs and exchanges, HAR files, JSON L
 from __future__ import annotations
 
 import argparse
-import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
@@ -21,7 +20,7 @@ from ..sources.documents import har_entries, is_recording, parse_file, read_byte
 from ..sources.tool_source import add_source_options
 from ..terminal.bar_chart import Bar, BarGroup, check_plot_path, draw_bar, write_plot
 from ..terminal.options import add_command, add_flag, positive_number
-from ..terminal.output import json_text, table
+from ..terminal.output import json_text, print_note, table
 from .groups import GROUP_SOURCE_HELP, read_groups
 
 if TYPE_CHECKING:
@@ -223,7 +222,7 @@ def _cost(arguments: argparse.Namespace) -> int:
         _print_summary(costs, arguments.k, recorded)
     if arguments.plot:
         _plot(costs, arguments.plot)
-        print(f"wrote {arguments.plot}", file=sys.stderr)
+        print_note(f"wrote {arguments.plot}", None)
     return 0
 
 

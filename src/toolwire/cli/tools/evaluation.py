@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -78,7 +77,7 @@ def _evaluate(arguments: argparse.Namespace) -> int:
         _print_tables(compared, arguments)
     if arguments.plot:
         write_plot(arguments.plot, "R@10 in percent", _chart(compared), 100)
-        print(f"wrote {arguments.plot}", file=sys.stderr)
+        print_note(f"wrote {arguments.plot}", None)
     return int(arguments.fail_under is not None and 100 * compared.mean("search", "R@10") < arguments.fail_under)
 
 

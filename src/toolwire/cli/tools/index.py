@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -254,7 +253,7 @@ def _print_changes(
     rows = [(server or "-", *map(str, _counts(change))) for server, change in changes.items()]
     print("\n".join(table(rows, ("server", "added", "updated", "removed", "unchanged"), bold=True)))
     total = f"{path}: {count_of(len(index), 'tool')}, {_format_size(size)}, {seconds:.1f} s"
-    print(total, file=sys.stderr)
+    print_note(total, None)
 
 
 def _counts(change: IndexChange) -> tuple[int, int, int, int]:

@@ -6,7 +6,6 @@ In a timeline, operations are bars on a common time axis, so that parallel opera
 from __future__ import annotations
 
 import math
-import shutil
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,7 +19,7 @@ from ...ir.terminal import count_of, neutralise_line
 from ...ir.text import dumps, shorten
 from ...stream.strict import parse_object
 from ...wire import get
-from ..terminal.output import columns, json_text, losses_table, paint, table
+from ..terminal.output import columns, json_text, losses_table, paint, table, terminal_width
 
 if TYPE_CHECKING:
     from ...ir.request import Request
@@ -28,10 +27,10 @@ if TYPE_CHECKING:
     from ...run.traces.recordings import ExchangeTrace, RecordedAnswer, RecordedExchange
 
 
-_MIN_WIDTH = 80  # columns; a narrower terminal wraps the lines instead of losing its bars
+_WIDEST = 160  # columns, also of a file; in longer bars the labels are far from their ends
 _MIN_BAR = 12  # characters; parallel operations stay distinguishable
-_MAX_LABEL = 28  # characters; label, note and duration leave at least _MIN_BAR of 80 columns
-_MAX_NOTE = 28  # as _MAX_LABEL
+_MAX_LABEL = 28  # characters, at most a third of the terminal
+_MAX_NOTE = 28  # characters, at most the rest beside the shortest bar
 _DURATION = 8  # characters of a duration column, such as `12.345 s`
 
 
@@ -48,11 +47,13 @@ class TimelineRow(NamedTuple):
 
 def draw_timeline(rows: Sequence[TimelineRow], total: float) -> list[str]:
     """Return the lines of a timeline: label, bar, duration and note. `total` is the length of the axis in milliseconds."""
-    width = max(shutil.get_terminal_size((100, 24)).columns, _MIN_WIDTH)
-    labels = [shorten("  " * min(row.depth, 6) + neutralise_line(row.label), _MAX_LABEL) for row in rows]
+    width = min(terminal_width(), _WIDEST)
+    most = min(_MAX_LABEL, width // 3)
+    labels = [shorten("  " * min(row.depth, 6) + neutralise_line(row.label), most) for row in rows]
     label_width = max(map(len, labels), default=0)
-    note_width = min(max((len(neutralise_line(row.note)) for row in rows), default=0), _MAX_NOTE)
-    bar_width = max(width - label_width - _DURATION - note_width - 6, _MIN_BAR)
+    room = max(width - label_width - _DURATION - 6, _MIN_BAR)
+    note_width = min(max((len(neutralise_line(row.note)) for row in rows), default=0), _MAX_NOTE, room - _MIN_BAR)
+    bar_width = room - note_width
     end = format_ms(total)
     axis = "0".ljust(bar_width - len(end)) + end
     lines = [paint(f"{' ' * label_width}  {axis}".rstrip(), "dim")]

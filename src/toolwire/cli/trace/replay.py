@@ -19,7 +19,7 @@ from ...ir.terminal import count_of, neutralise_text
 from ...ir.text import dumps
 from ..sources.targets import load_tools
 from ..terminal.options import read_variable
-from ..terminal.output import json_text, paint, print_losses, table
+from ..terminal.output import json_text, paint, print_losses, print_note, table
 from .exchange import decode_answer, decode_client_request
 from .show import load_trace
 
@@ -171,7 +171,7 @@ def _print(model: str, before: Response | None, after: Response, losses: Losses)
     print("\n".join(table(rows, ("answer", "", "content"))))
     print_losses("", tuple(losses))
     if before is None or _call_pairs(before) != _call_pairs(after):
-        print(paint("the calls differ", "yellow", sys.stderr), file=sys.stderr)
+        print_note("the calls differ")
 
 
 def _response_rows(response: Response | None) -> list[tuple[str, str]]:

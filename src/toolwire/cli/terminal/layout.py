@@ -1,0 +1,171 @@
+"""The layout of tables and paragraphs for a given width. Nothing here reads the terminal, writes to it or knows colours.
+
+A table whose columns fit keeps their natural widths. Otherwise it becomes narrower, by the first of these steps that is enough:
+
+1. Columns of prose shrink, the widest first, to `_PROSE` characters. Their cells wrap between words.
+2. The columns of `hide` are left out, the first one first. The caller prints their names.
+3. Names, too, wrap, after one of their separators (`/`, `.`, `_`, `-` …); then prose shrinks to its longest word.
+4. Every row becomes a block of lines, each with a header and a cell, as in PostgreSQL's expanded output.
+
+So no cell loses text. A word is broken only if it is wider than the terminal, which would break it anyway.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+GAP = "  "  # between columns
+_PROSE = 28  # characters, four or five words; narrower prose is harder to read than names that wrap
+_MIN_VALUE = 20  # characters beside a label; with fewer, the label has a line of its own
+_WORDS = re.compile(r" *[^ ]+ *")
+_PIECES = re.compile(r"[^/._:,=&?|→-]*[/._:,=&?|→-]+|[^/._:,=&?|→-]+")
+_NUMBER = re.compile(r"[-+~]?\d[\d.,]* ?(?:%|ms|s|k|M|[KMG]?B)?")
+_NO_NUMBER = ("", "-")  # cells without a value in a column of numbers
+
+
+class TableLayout(NamedTuple):
+    """A table for one width."""
+
+    columns: list[int]
+    """The columns that are shown. None of them: every row is a block."""
+    rows: list[list[list[str]]]
+    """Per row, the headers included, its lines; per line the pieces of its cells, padded to the columns' widths."""
+    hidden: list[str]
+    """The headers of the columns that are left out."""
+
+
+def text_width(text: str) -> int:
+    """Return the number of terminal cells: two for a wide character, none for a combining or invisible one."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0
+        if unicodedata.category(char) in ("Mn", "Me", "Cf")
+        else 2
+        if unicodedata.east_asian_width(char) in "WF"
+        else 1
+        for char in text
+    )
+
+
+def wrap_text(text: str, width: int) -> list[str]:
+    """Wrap a line between words; wrap a word that is too wide after separators, and anywhere if that is not enough.
+
+    >>> wrap_text("see anthropic/claude-sonnet-4-5 for it", 16)
+    ['see', 'anthropic/', 'claude-sonnet-4-', '5 for it']
+    """
+    if text_width(text) <= width:
+        return [text]
+    lines, line = [], ""
+    for word in _WORDS.findall(text):
+        if text_width((line + word).rstrip()) <= width:
+            line += word
+            continue
+        if line:
+            lines.append(line.rstrip())
+        *full, line = _split_word(word, width)
+        lines += full
+    return [*lines, line.rstrip()]
+
+
+def _split_word(word: str, width: int) -> list[str]:
+    """Split a word into lines of at most `width`, after separators where possible."""
+    lines, line = [], ""
+    for piece in _PIECES.findall(word):
+        if line and text_width(line + piece) > width:
+            lines.append(line)
+            line = ""
+        line += piece
+        while len(line) > 1 and text_width(line.rstrip()) > width:
+            end = next((end for end in range(2, len(line)) if text_width(line[:end]) > width), len(line)) - 1
+            lines.append(line[:end])
+            line = line[end:]
+    return [*lines, line]
+
+
+class _Widths(NamedTuple):
+    """The width of a column: its natural one, and the bounds of the steps that make it smaller."""
+
+    natural: int
+    wrapped: int  # prose, between words, to a width that can be read
+    split: int  # names, after separators
+    least: int  # prose to its longest word
+
+
+def lay_out(rows: Sequence[Sequence[str]], headers: Sequence[str], width: int, hide: Iterable[str] = ()) -> TableLayout:
+    """Lay out a table. `hide` names columns that may be left out, the least important one first."""
+    every = [headers, *rows] if headers else rows
+    measured = dict(enumerate(map(_measure, zip(*every, strict=True))))
+    hidden: list[str] = []
+    for name in hide:
+        if _total(column.wrapped for column in measured.values()) > width:
+            del measured[headers.index(name)]
+            hidden.append(name)
+    if _total(column.least for column in measured.values()) > width:
+        return TableLayout([], [_block(row, headers, width) for row in rows], [])
+    widths, *steps = map(list, zip(*measured.values(), strict=True))
+    for bounds in steps:
+        _shrink(widths, bounds, width)
+    is_right = [_has_numbers([row[column] for row in rows]) for column in measured]
+    lines = [_row_lines([row[column] for column in measured], widths, is_right) for row in every]
+    return TableLayout(list(measured), lines, hidden)
+
+
+def _measure(cells: Sequence[str]) -> _Widths:
+    """Measure a column. It is prose if a cell has at least three words."""
+    natural = max(map(text_width, cells))
+    words = [word for cell in cells for word in cell.split()]
+    least = max((text_width(piece) for word in words for piece in _PIECES.findall(word)), default=0)
+    if any(cell.count(" ") >= 2 for cell in cells):
+        wrapped = max(min(natural, _PROSE), *map(text_width, words))
+        return _Widths(natural, wrapped, wrapped, least)
+    return _Widths(natural, natural, least, least)
+
+
+def _has_numbers(cells: Sequence[str]) -> bool:
+    """Return whether all cells are numbers or have no value."""
+    return any(map(_NUMBER.fullmatch, cells)) and all(_NUMBER.fullmatch(cell) or cell in _NO_NUMBER for cell in cells)
+
+
+def _row_lines(row: Sequence[str], widths: Sequence[int], is_right: Sequence[bool]) -> list[list[str]]:
+    """Wrap the cells of a row, and pad every piece."""
+    wrapped = [wrap_text(cell, width) for cell, width in zip(row, widths, strict=True)]
+    lines = []
+    for number in range(max(map(len, wrapped))):
+        pieces = [cell[number] if number < len(cell) else "" for cell in wrapped]
+        spaces = [" " * (width - text_width(piece)) for piece, width in zip(pieces, widths, strict=True)]
+        aligned = zip(pieces, spaces, is_right, strict=True)
+        lines.append([space + piece if right else piece + space for piece, space, right in aligned])
+    return lines
+
+
+def _block(row: Sequence[str], headers: Sequence[str], width: int) -> list[list[str]]:
+    """Return the lines of a row that does not fit: a header and a piece of its cell per line, then an empty line."""
+    label = max(map(text_width, headers), default=0)
+    is_beside = width - label - len(GAP) >= _MIN_VALUE
+    lines = []
+    for name, cell in zip(headers or [""] * len(row), row, strict=True):
+        pieces = wrap_text(cell, max(width - len(GAP) - label * is_beside, 1))
+        if is_beside:
+            lines += [[("" if number else name).ljust(label), piece] for number, piece in enumerate(pieces)]
+        else:
+            lines += [[name], *(["", piece] for piece in pieces)]
+    return [*lines, [""]]
+
+
+def _shrink(widths: list[int], bounds: Sequence[int], width: int) -> None:
+    """Make the widest columns smaller, one character at a time, until the table fits or all have reached their bound."""
+    while _total(widths) > width:
+        sizes = [(size, number) for number, size in enumerate(widths) if size > bounds[number]]
+        if not sizes:
+            return
+        widths[max(sizes)[1]] -= 1
+
+
+def _total(widths: Iterable[int]) -> int:
+    """Return the width of a table with columns of these widths."""
+    sizes = list(widths)
+    return sum(sizes) + len(GAP) * (len(sizes) - 1)

@@ -1,0 +1,114 @@
+"""Tables and paragraphs for terminals of any width: no line is too wide, and no text is lost."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from toolwire.cli.terminal.layout import lay_out, text_width, wrap_text
+from toolwire.cli.terminal.options import _wrap_example
+
+HEADERS = ("model", "wire", "key", "variable")
+ROWS = [
+    ("anthropic/MODEL", "anthropic", "missing", "ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN"),
+    ("openai/MODEL", "openai_responses", "set", "OPENAI_API_KEY"),
+]
+
+
+def lines_of(layout):
+    return ["  ".join(pieces) for row in layout.rows for pieces in row]
+
+
+def shown_lines(width, hide=()):
+    return [line.rstrip() for line in lines_of(lay_out(ROWS, HEADERS, width, hide))]
+
+
+@pytest.mark.finding("NU1")
+def test_wide_terminal_keeps_natural_widths():
+    assert shown_lines(100) == [
+        "model            wire              key      variable",
+        "anthropic/MODEL  anthropic         missing  ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN",
+        "openai/MODEL     openai_responses  set      OPENAI_API_KEY",
+    ]
+
+
+@pytest.mark.finding("NU1")
+def test_cells_wrap_between_words():
+    assert shown_lines(70) == [
+        "model            wire              key      variable",
+        "anthropic/MODEL  anthropic         missing  ANTHROPIC_API_KEY or",
+        "                                            ANTHROPIC_AUTH_TOKEN",
+        "openai/MODEL     openai_responses  set      OPENAI_API_KEY",
+    ]
+
+
+@pytest.mark.finding("NU1")
+def test_least_important_columns_are_left_out_before_names_wrap():
+    layout = lay_out(ROWS, HEADERS, 50, ("wire", "key"))
+    assert layout.hidden == ["wire"]
+    assert lines_of(layout)[1].rstrip() == "anthropic/MODEL  missing  ANTHROPIC_API_KEY or"
+
+
+@pytest.mark.finding("NU1")
+def test_names_wrap_after_separators():
+    assert shown_lines(43)[1:4] == [
+        "anthropic/  anthropic   missing  ANTHROPIC_",
+        "MODEL                            API_KEY or",
+        "                                 ANTHROPIC_",
+    ]
+
+
+@pytest.mark.finding("NU1")
+def test_row_that_does_not_fit_is_a_block():
+    assert shown_lines(34)[:6] == [
+        "model     anthropic/MODEL",
+        "wire      anthropic",
+        "key       missing",
+        "variable  ANTHROPIC_API_KEY or",
+        "          ANTHROPIC_AUTH_TOKEN",
+        "",
+    ]
+    assert shown_lines(24)[:4] == ["model", "  anthropic/MODEL", "wire", "  anthropic"]
+
+
+def test_numbers_are_aligned_on_the_right():
+    layout = lay_out([("a", "5", "1.5 s"), ("b", "1,200", "-")], ("", "tokens", "time"), 80)
+    assert lines_of(layout) == ["   tokens   time", "a       5  1.5 s", "b   1,200      -"]
+
+
+CELLS = st.text("ab /_-.é日\u0301 ", max_size=30).map(lambda text: " ".join(text.split()))
+
+
+@given(st.lists(st.tuples(CELLS, CELLS, CELLS), min_size=1, max_size=4), st.integers(1, 60))
+def test_any_table_fits_and_loses_no_text(rows, width):
+    layout = lay_out(rows, ("first", "second one", "b"), width)
+    assert all(text_width(line.rstrip()) <= max(width, 4) for line in lines_of(layout) if layout.columns)
+    for number, row in enumerate(rows):
+        if layout.columns:
+            found = ["".join(pieces[column] for pieces in layout.rows[number + 1]) for column in range(3)]
+            assert [without_spaces(text) for text in found] == [without_spaces(cell) for cell in row]
+        else:
+            found = "".join("".join(pieces) for pieces in layout.rows[number])
+            assert all(without_spaces(cell) in without_spaces(found) for cell in row)
+
+
+def without_spaces(text):
+    return re.sub(r"\s", "", text)
+
+
+@given(st.text("ab /_-日 ", max_size=60), st.integers(2, 40))
+def test_any_line_wraps_to_the_width_and_keeps_its_text(text, width):
+    lines = wrap_text(text, width)
+    assert all(text_width(line) <= width for line in lines)
+    assert without_spaces("".join(lines)) == without_spaces(text)
+
+
+@pytest.mark.finding("NU1")
+def test_explanation_of_a_wide_example_has_its_own_line():
+    line = "  toolwire audit tools.json --target portable     everything that a provider does not accept"
+    assert _wrap_example(line, 70) == [
+        "  toolwire audit tools.json --target portable",
+        "      everything that a provider does not accept",
+    ]
+    assert _wrap_example(line, 100) == [line]
