@@ -148,6 +148,7 @@ ALLOWED = (
     Allowed("docs/gateway.md", "the number of its words", "the least tokens of a prompt are its real words"),
     Allowed("src/toolwire/run/tools/words.py", "word", "requests and tools are compared by real words"),
     Allowed("src/toolwire/local/relevance.py", "word", "prompts and tools are compared by real words"),
+    Allowed("src/toolwire/cli/terminal/layout.py", "word", "lines wrap between real words"),
     Allowed("docs/glossary.md", "searched by words", "an index contains real words"),
     Allowed("docs/retrieval.md", "word", "an index contains real words"),
     Allowed("src/toolwire/cli/tools/evaluation.py", "word", "an index contains real words"),

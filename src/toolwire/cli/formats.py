@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import textwrap
 from typing import Any
 
 import msgspec
@@ -17,7 +16,7 @@ from ..wire import get, names
 from ..wire.protocol import Wire
 from .sources.text_input import TEMPLATE_HELP, format_of_template
 from .terminal.options import add_command, add_flag
-from .terminal.output import json_text, paint, table
+from .terminal.output import json_text, paint, paragraph, table
 
 _HELP = """\
 List the wires with their capabilities and limits, and the text formats with their models.
@@ -138,9 +137,9 @@ def _family_lines(family: str, formats: list[Format], models: list[str]) -> list
         rows.append((form.name, form.title, ", ".join(patterns)))
     lines = [*table(rows, ("text format", "calls", "models"), bold=True), ""] if rows else []
     if models:
-        lines += [paint("models with known capabilities", "bold"), *textwrap.wrap(", ".join(models), 100), ""]
+        lines += [paint("models with known capabilities", "bold"), *paragraph(", ".join(models)), ""]
     end = f"toolwire formats NAME shows a format, and toolwire formats MODEL the capabilities of one {family} model."
-    return [*lines, end]
+    return [*lines, *paragraph(end)]
 
 
 def _text_format_lines(model: str) -> list[str]:
@@ -159,8 +158,8 @@ def _describe_format(form: Format) -> list[str]:
     call = ToolCall("call00000", "get_weather", {"city": "Paris", "days": 2})
     return [
         f"{form.name}: {form.title}",
-        f"models: {', '.join(form.families) or 'any, with instructions in the prompt'}",
-        f"reasoning: {', '.join(_reasoning_markers(form)) or 'messages on a channel of their own'}",
+        *paragraph(f"models: {', '.join(form.families) or 'any, with instructions in the prompt'}"),
+        *paragraph(f"reasoning: {', '.join(_reasoning_markers(form)) or 'messages on a channel of their own'}"),
         "",
         "a call:",
         form.render_call(call).text,

@@ -15,7 +15,7 @@ SettingsType = TypeVar("SettingsType")
 
 
 class CommandHelp(argparse.RawDescriptionHelpFormatter):
-    """Help whose description and examples keep their lines; one that is too wide wraps between words."""
+    """Help whose description and examples keep their lines; one that is too wide wraps at spaces."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         return "\n".join(part for line in text.splitlines() for part in _wrap_example(indent + line, width))

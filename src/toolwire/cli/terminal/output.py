@@ -62,7 +62,7 @@ def json_text(document: Any, *, sort_keys: bool = False) -> str:
 def terminal_width(stream: TextIO | None = None) -> int:
     """Return COLUMNS, or the width of the terminal of a stream (default: standard output).
 
-    A file or a pipe has no width: what is searched or cut there has one line per row.
+    A file or a pipe has no width: a row is one line there, for programs that search or cut lines.
     """
     try:
         return int(os.environ["COLUMNS"]) or _UNLIMITED
@@ -114,15 +114,12 @@ def table(
 
 
 def paragraph(text: str, indent: str = "", stream: TextIO | None = None) -> list[str]:
-    """Return the lines of untrusted text; on a terminal they wrap between words."""
-    text = neutralise_line(text)
-    is_terminal = (stream or sys.stdout).isatty()
-    lines = wrap_text(text, terminal_width(stream) - len(indent)) if is_terminal else [text]
-    return [indent + line for line in lines]
+    """Return the lines of untrusted text, which wrap at spaces to the width of the terminal."""
+    return [indent + line for line in wrap_text(neutralise_line(text), terminal_width(stream) - len(indent))]
 
 
 def print_note(text: str, colour: str | None = "yellow") -> None:
-    """Print a line about the input, which is untrusted text, to standard error. On a terminal it wraps between words."""
+    """Print a line about the input, which is untrusted text, to standard error. On a terminal it wraps at spaces."""
     first, *others = paragraph(text, "  ", sys.stderr)
     for line in (first[2:], *others):
         print(paint(line, colour, sys.stderr), file=sys.stderr)
