@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 GAP = "  "  # between columns
-_PROSE = 28  # characters, four or five words; narrower prose is harder to read than names that wrap
+_PROSE = 24  # characters, about four words; narrower prose is harder to read than names that wrap
 _MIN_VALUE = 20  # characters beside a label; with fewer, the label has a line of its own
 _WORDS = re.compile(r" *[^ ]+ *")
 _PIECES = re.compile(r"[^/._:,=&?|→-]*[/._:,=&?|→-]+|[^/._:,=&?|→-]+")
