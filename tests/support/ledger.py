@@ -492,6 +492,7 @@ FINDINGS_2 = {
     "CA8": Entry("/v1/models has Codex's catalogue; Claude Code is told the context and output limits"),
     "CA9": Entry("tool calls are counted by upstream and model"),
     # new users
+    "NU1": Entry("tables, notes, help and the log of requests fit terminals of 60, 80 and 120 columns"),
     "NU2": Entry(
         "hints install extras from where toolwire was installed; no hint or page installs toolwire from an index"
     ),
