@@ -1,13 +1,19 @@
 """Tables and paragraphs for terminals of any width: no line is too wide, and no text is lost."""
 
+import io
 import re
+import sys
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tables import every_case
 from toolwire.cli.terminal.layout import lay_out, text_width, wrap_text
 from toolwire.cli.terminal.options import _wrap_example
+from toolwire.cli.terminal.output import print_note, terminal_width
+from work_counter import count_work
 
 HEADERS = ("model", "wire", "key", "variable")
 ROWS = [
@@ -72,6 +78,48 @@ def test_row_that_does_not_fit_is_a_block():
     assert shown_lines(24)[:4] == ["model", "  anthropic/MODEL", "wire", "  anthropic"]
 
 
+def test_blank_cells_are_laid_out():
+    assert lines_of(lay_out([("file:///x", "   ")], (), 40)) == ["file:///x     "]
+    assert lines_of(lay_out([("     ", "a b c")], ("", "x"), 8))
+
+
+def test_label_of_wide_characters_is_aligned():
+    lines = lines_of(lay_out([("a" * 20, "b" * 20)], ("漢字", "b"), 30))
+    assert [text_width(line) for line in lines[:2]] == [26, 26]
+
+
+@every_case("text", ["é" * 2000, "漢" * 2000, " " * 2000, "a é " * 500, "x/" * 1000, "a" * 2000])
+def test_wrapping_takes_linear_time(text):
+    little = count_work(lambda: lay_out([(text, "b")], ("c", "d"), 80))
+    much = count_work(lambda: lay_out([(text * 8, "b")], ("c", "d"), 80))
+    assert much < 12 * little + 2000
+
+
+@pytest.mark.parametrize("given", ["-5", "0", "99999999999", "80x", "٨٠٠٠٠"])
+def test_invalid_columns_are_ignored(given, monkeypatch):
+    monkeypatch.setenv("COLUMNS", given)
+    assert terminal_width(io.StringIO()) == sys.maxsize
+    assert terminal_width(SimpleNamespace()) == sys.maxsize
+
+
+@pytest.mark.finding("NU1")
+def test_note_wraps_on_a_terminal_and_long_names_stay_whole(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setattr("sys.stderr", stream := Terminal())
+    path = f"{'/folder' * 8}/settings.toml"
+    print_note(f"cannot read the settings in the file {path}: it does not exist, or it cannot be read", None)
+    assert stream.getvalue().splitlines() == [
+        "cannot read the settings in the file",
+        f"  {path}:",
+        "  it does not exist, or it cannot be",
+        "  read",
+    ]
+
+
 def test_numbers_are_aligned_on_the_right():
     layout = lay_out([("a", "5", "1.5 s"), ("b", "1,200", "-")], ("", "tokens", "time"), 80)
     assert lines_of(layout) == ["   tokens   time", "a       5  1.5 s", "b   1,200      -"]
@@ -112,3 +160,7 @@ def test_explanation_of_a_wide_example_has_its_own_line():
         "      everything that a provider does not accept",
     ]
     assert _wrap_example(line, 100) == [line]
+    assert _wrap_example("  toolwire run --tools one.py two.py three.py", 30) == [
+        "  toolwire run --tools \\",
+        "      one.py two.py three.py",
+    ]

@@ -220,8 +220,7 @@ def _overview_lines(wires: list[Wire]) -> list[str]:
         ("length of a call id", *(str(wire.limits.id_length) for wire in wires)),
         ("tools in a request", *(str(wire.limits.tools or "-") for wire in wires)),
     ]
-    lines = table(rows, headers)
-    return [paint(lines[0], "bold"), *lines[1:]]
+    return table(rows, headers, bold=True)
 
 
 def _join_values(values: frozenset[str]) -> str:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from types import SimpleNamespace
 
 import openai
 import pytest
 
 from hostile import run
 from responses_sdk import WEATHER, WIRES, call_answer, create, text_answer, world
+from toolwire.gateway.config.settings import LimitsRow, ResponsesRow
+from toolwire.gateway.responses.state import ResponseState
+from toolwire.gateway.responses.store import InMemoryResponses
 from toolwire.testing import PartialReply
 
 pytestmark = pytest.mark.finding("G5")
@@ -190,3 +195,25 @@ async def test_invalid_conversation_is_refused_with_its_location(body, param, st
         with pytest.raises(openai.APIStatusError) as caught:
             await at.client.conversations.create(extra_body=body)
         assert (caught.value.param, 400 <= caught.value.status_code < 500) == (param, True)
+
+
+@run
+async def test_unlocking_that_a_disconnect_interrupts_is_repeated():
+    began = asyncio.Event()
+
+    class Slow(InMemoryResponses):
+        async def unlock(self, *arguments):
+            began.set()
+            await asyncio.sleep(0.01)  # a round trip to a database
+            await super().unlock(*arguments)
+
+    store = Slow(None, time.monotonic)
+    assert await store.lock("ann", "conv_1", "token", 900)
+    state = ResponseState(store, ResponsesRow(), LimitsRow(), time.time)
+    pending = SimpleNamespace(access=SimpleNamespace(owner="ann"), conversation_id="conv_1", lock_token="token")
+    interrupted = asyncio.create_task(state.close_response(pending))
+    await began.wait()
+    interrupted.cancel()
+    await asyncio.wait({interrupted})
+    await state.close_response(pending)  # as every request does at its end
+    assert await store.lock("ann", "conv_1", "another", 900)

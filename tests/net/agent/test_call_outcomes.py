@@ -15,12 +15,14 @@ from toolwire.net.agent.agent import Agent
 from toolwire.net.stores.memory import MemoryStore
 from toolwire.net.tools.isolation import run_in_process
 from toolwire.net.tools.runner import Runner
+from toolwire.net.tools.steps import StoreSteps
 from toolwire.run.calls.context import CallContext, NotExecuted
 from toolwire.run.calls.policy import Policy
 from toolwire.run.calls.steps import Invoke
 from toolwire.run.session.state import Budget
 from toolwire.run.tools.function_tool import Options
 from toolwire.run.tools.toolbox import Entry, Toolbox
+from toolwire.run.values.records import Claim
 from toolwire.run.values.results import result_code
 from waiting import SAFETY, until, wait_until
 
@@ -489,3 +491,29 @@ def test_call_with_missing_arguments_releases_its_key(rate):
     assert result_code(found) == "invalid_arguments"
     assert store.get("k") is None
     assert RAN == []
+
+
+def test_cancelled_claims_of_a_hanging_store_stop_neither_other_operations_nor_the_loop():
+    goes_on = threading.Event()
+
+    class Hanging(MemoryStore):
+        def claim(self, claim):
+            assert goes_on.wait(SAFETY)
+            return super().claim(claim)
+
+    async def test():
+        steps = StoreSteps(Hanging())
+        claims = [
+            asyncio.create_task(steps._claim(Claim(f"k{number}", "pay", "f", f"token {number}"))) for number in range(4)
+        ]
+        await until(lambda: len(steps._operations) == 4)
+        for claim in claims:
+            claim.cancel()
+        await asyncio.wait(claims)
+        assert await steps.use(lambda: "done") == "done"  # four of eight threads are free
+        steps.close()  # does not wait: the claims have not ended
+        goes_on.set()
+        await until(lambda: all(operation.done() for operation in steps._operations))
+        assert all(steps._store.get(f"k{number}") is None for number in range(4))
+
+    asyncio.run(test())

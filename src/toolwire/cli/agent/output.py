@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from datetime import datetime
 from shlex import quote
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from ...ir.parts import ToolCall, ToolResult
 from ...ir.pointer import Object
 from ...ir.terminal import neutralise_json, neutralise_line, reveal_line
 from ...ir.text import dumps, shorten
-from ..terminal.output import json_text, print_note, table
+from ..terminal.output import json_text, paint, print_note, table
 from .options import place_options, resume_command
 
 if TYPE_CHECKING:
@@ -192,11 +193,12 @@ def _print_waiting(answer: Answer[Any], arguments: argparse.Namespace) -> None:
     for call in answer.pending:
         verb = "approve" if call.needs == "approval" else "supply"
         end = "" if verb == "approve" else " --result JSON"
-        print_note(describe_waiting(call), None)
+        print(describe_waiting(call), file=sys.stderr)
         command = f"toolwire runs {verb} {answer.run_id} {quote(call.call_id)}{end}{option}"
-        print_note(f"  {neutralise_line(command)}")
+        # Commands are not wrapped, so that they can be copied.
+        print(paint(f"  {neutralise_line(command)}", "yellow", sys.stderr), file=sys.stderr)
     command = resume_command(arguments, answer.run_id)
-    print_note(f"then continue with: {neutralise_line(command)}", None)
+    print(f"then continue with: {neutralise_line(command)}", file=sys.stderr)
 
 
 def describe_waiting(call: WaitingCall) -> str:

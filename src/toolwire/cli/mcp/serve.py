@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import sys
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
 from inspect import isfunction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -271,22 +271,21 @@ def _configure_log(arguments: argparse.Namespace) -> None:
 async def _serve(arguments: argparse.Namespace, loaded: Offer | None, guard: Guard | None) -> None:
     """Open the source, and serve its tools until the client disconnects or a signal arrives."""
     async with _open_offer(arguments, loaded) as offered:
-        store = open_store_at(arguments.store)
-        server = make_server(arguments, offered, store)
-        follower = asyncio.create_task(follow_changes(server, offered.file if arguments.reload else None))
-        try:
-            if guard is None:
-                from ...mcp.server.stdio import serve_stdio
+        with closing(open_store_at(arguments.store)) as store:
+            server = make_server(arguments, offered, store)
+            follower = asyncio.create_task(follow_changes(server, offered.file if arguments.reload else None))
+            try:
+                if guard is None:
+                    from ...mcp.server.stdio import serve_stdio
 
-                await serve_stdio(server)
-            else:
-                await _serve_http(server, arguments, guard)
-        finally:
-            follower.cancel()
-            with suppress(asyncio.CancelledError):
-                await follower
-            server.close()
-            store.close()
+                    await serve_stdio(server)
+                else:
+                    await _serve_http(server, arguments, guard)
+            finally:
+                follower.cancel()
+                with suppress(asyncio.CancelledError):
+                    await follower
+                await asyncio.to_thread(server.close)  # it waits for the store
 
 
 class Offer(NamedTuple):

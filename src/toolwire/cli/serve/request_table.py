@@ -85,7 +85,7 @@ class RequestTable:
         details = self._plain(" · ".join(_details(request_log)))[:_MAX_DETAILS]
         if self._is_wide:
             return f"{row}  {details}".rstrip()
-        lines = wrap_text(details, self._width - _INDENT) if details else []
+        lines = wrap_text(details, max(self._width - _INDENT, 20)) if details else []
         return "\n".join([row, *(" " * _INDENT + line for line in lines)])
 
     def _fit(self, width: int) -> None:

@@ -46,15 +46,18 @@ def print_report(name: str, imported: LitellmImport, stream: TextIO) -> None:
     print(f"{name}: {count_of(len(imported.settings.models), 'model')}, {count_of(len(rows), 'note')}", file=stream)
     for row in rows:
         alternative = f" → {row.instead}" if row.instead else ""
-        lines = [*_wrap(f"{row.meaning}{alternative}"), *(paint(line, "dim", stream) for line in _wrap(row.where))]
+        lines = [
+            *_wrap(f"{row.meaning}{alternative}", stream),
+            *(paint(line, "dim", stream) for line in _wrap(row.where, stream)),
+        ]
         print(f"{paint(row.kind, _COLOURS[row.kind], stream)}  {lines[0]}", file=stream)
         for line in lines[1:]:
             print(f"{' ' * len(row.kind)}  {line}", file=stream)
     print(file=stream, flush=True)
 
 
-def _wrap(text: str) -> list[str]:
-    width = max(min(terminal_width(sys.stderr), 120) - _INDENT, 40)
+def _wrap(text: str, stream: TextIO) -> list[str]:
+    width = max(min(terminal_width(stream), 120) - _INDENT, 40)
     return textwrap.wrap(neutralise_line(text), width, break_on_hyphens=False) or [""]
 
 

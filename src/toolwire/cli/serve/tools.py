@@ -114,7 +114,7 @@ class ToolLoader:
         async with AsyncExitStack() as stack:
             sources = await _load_sources(row, stack)
             runner = _make_runner(row, sources, self._observers, stack)
-            stack.callback(runner.close)
+            stack.push_async_callback(asyncio.to_thread, runner.close)  # it waits for the store
             return _OpenRow(row, content, runner, stack.pop_all())
 
     def _make_server(self, rows: dict[str, _OpenRow]) -> Server | None:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 GAP = "  "  # between columns
 _PROSE = 24  # characters, about four words; narrower prose is harder to read than names that wrap
 _MIN_VALUE = 20  # characters beside a label; with fewer, the label has a line of its own
-_WORDS = re.compile(r" *[^ ]+ *")
+_WORDS = re.compile("[^ ]+")
 _PIECES = re.compile(r"[^/._:,=&?|→-]*[/._:,=&?|→-]+|[^/._:,=&?|→-]+")
 _NUMBER = re.compile(r"[-+~]?\d[\d.,]* ?(?:%|ms|s|k|M|[KMG]?B)?")
 _NO_NUMBER = ("", "-")  # cells without a value in a column of numbers
@@ -51,39 +51,61 @@ def text_width(text: str) -> int:
     )
 
 
-def wrap_text(text: str, width: int) -> list[str]:
+def wrap_text(text: str, width: int, *, splits_words: bool = True) -> list[str]:
     """Wrap a line between words; wrap a word that is too wide after separators, and anywhere if that is not enough.
+
+    `splits_words=False`: such a word stays whole, to be copied, and the terminal breaks it. The cost is linear.
 
     >>> wrap_text("see anthropic/claude-sonnet-4-5 for it", 16)
     ['see', 'anthropic/', 'claude-sonnet-4-', '5 for it']
     """
-    if text_width(text) <= width:
+    if 2 * len(text) <= width or text_width(text) <= width:  # a character has at most two cells
         return [text]
-    lines, line = [], ""
-    for word in _WORDS.findall(text):
-        if text_width((line + word).rstrip()) <= width:
-            line += word
+    lines: list[str] = []
+    pieces: list[str] = []  # of the current line
+    used = end = 0
+    for word in _WORDS.finditer(text):
+        gap = word.start() - end
+        size, end = text_width(word[0]), word.end()
+        if used + gap + size <= width:
+            pieces += [" " * gap, word[0]]
+            used += gap + size
             continue
-        if line:
-            lines.append(line.rstrip())
-        *full, line = _split_word(word, width)
+        if pieces:
+            lines.append("".join(pieces))
+        *full, last = _split_word(word[0], width) if splits_words and size > width else [word[0]]
         lines += full
-    return [*lines, line.rstrip()]
+        pieces, used = [last], text_width(last)
+    return [*lines, "".join(pieces)]
 
 
 def _split_word(word: str, width: int) -> list[str]:
     """Split a word into lines of at most `width`, after separators where possible."""
-    lines, line = [], ""
+    lines: list[str] = []
+    line, used = "", 0
     for piece in _PIECES.findall(word):
-        if line and text_width(line + piece) > width:
-            lines.append(line)
-            line = ""
-        line += piece
-        while len(line) > 1 and text_width(line.rstrip()) > width:
-            end = next((end for end in range(2, len(line)) if text_width(line[:end]) > width), len(line)) - 1
-            lines.append(line[:end])
-            line = line[end:]
+        size = text_width(piece)
+        if used + size > width:
+            lines += [line] if line else []
+            *full, piece = _cut(piece, width) if size > width else [piece]
+            lines += full
+            line, used = piece, text_width(piece)
+        else:
+            line, used = line + piece, used + size
     return [*lines, line]
+
+
+def _cut(text: str, width: int) -> list[str]:
+    """Cut text anywhere into lines of at most `width`, each with at least one character."""
+    lines: list[str] = []
+    start = used = 0
+    for place, char in enumerate(text):
+        size = text_width(char)
+        if used + size > width and place > start:
+            lines.append(text[start:place])
+            start, used = place, 0
+        used += size
+    return [*lines, text[start:]]
 
 
 class _Widths(NamedTuple):
@@ -100,10 +122,10 @@ def lay_out(rows: Sequence[Sequence[str]], headers: Sequence[str], width: int, h
     every = [headers, *rows] if headers else rows
     measured = dict(enumerate(map(_measure, zip(*every, strict=True))))
     hidden: list[str] = []
-    for name in hide:
+    for number in [headers.index(name) for name in hide]:
         if _total(column.wrapped for column in measured.values()) > width:
-            del measured[headers.index(name)]
-            hidden.append(name)
+            del measured[number]
+            hidden.append(headers[number])
     if _total(column.least for column in measured.values()) > width:
         return TableLayout([], [_block(row, headers, width) for row in rows], [])
     widths, *steps = map(list, zip(*measured.values(), strict=True))
@@ -117,10 +139,10 @@ def lay_out(rows: Sequence[Sequence[str]], headers: Sequence[str], width: int, h
 def _measure(cells: Sequence[str]) -> _Widths:
     """Measure a column. It is prose if a cell has at least three words."""
     natural = max(map(text_width, cells))
-    words = [word for cell in cells for word in cell.split()]
+    words = [word for cell in cells for word in _WORDS.findall(cell)]
     least = max((text_width(piece) for word in words for piece in _PIECES.findall(word)), default=0)
     if any(cell.count(" ") >= 2 for cell in cells):
-        wrapped = max(min(natural, _PROSE), *map(text_width, words))
+        wrapped = max([min(natural, _PROSE), *map(text_width, words)])
         return _Widths(natural, wrapped, wrapped, least)
     return _Widths(natural, natural, least, least)
 
@@ -150,14 +172,16 @@ def _block(row: Sequence[str], headers: Sequence[str], width: int) -> list[list[
     for name, cell in zip(headers or [""] * len(row), row, strict=True):
         pieces = wrap_text(cell, max(width - len(GAP) - label * is_beside, 1))
         if is_beside:
-            lines += [[("" if number else name).ljust(label), piece] for number, piece in enumerate(pieces)]
+            names = [name + " " * (label - text_width(name)), *[" " * label] * (len(pieces) - 1)]
+            lines += [list(pair) for pair in zip(names, pieces, strict=True)]
         else:
-            lines += [[name], *(["", piece] for piece in pieces)]
+            lines += [*([part] for part in wrap_text(name, width)), *(["", piece] for piece in pieces)]
     return [*lines, [""]]
 
 
 def _shrink(widths: list[int], bounds: Sequence[int], width: int) -> None:
     """Make the widest columns smaller, one character at a time, until the table fits or all have reached their bound."""
+    widths[:] = [max(min(size, width), min(size, bound)) for size, bound in zip(widths, bounds, strict=True)]
     while _total(widths) > width:
         sizes = [(size, number) for number, size in enumerate(widths) if size > bounds[number]]
         if not sizes:

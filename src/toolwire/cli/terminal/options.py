@@ -27,8 +27,10 @@ def _wrap_example(line: str, width: int) -> list[str]:
     indent = line[: len(line) - len(command)]
     if len(line) <= width or not indent:
         return wrap_text(line, width)
-    parts = re.split(" {2,}", command, maxsplit=1)
-    first, *others = [piece for part in parts for piece in wrap_text(part, width - len(indent) - 4)]
+    example, *about = re.split(" {2,}", command, maxsplit=1)
+    *begun, last = wrap_text(example, width - len(indent) - 6, splits_words=False)
+    first, *others = [*(f"{part} \\" for part in begun), last]  # so that it can be copied
+    others += [part for text in about for part in wrap_text(text, width - len(indent) - 4)]
     return [indent + first, *(f"{indent}    {other}" for other in others)]
 
 

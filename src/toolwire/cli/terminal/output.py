@@ -29,7 +29,8 @@ _COLOURS = {
     "dim": "2",
     "bold": "1",
 }
-_UNLIMITED = 100_000  # columns
+_MAX_COLUMNS = 10_000  # a larger COLUMNS is a mistake, and lines are padded to it
+_USUAL_COLUMNS = 100  # of a terminal that does not know its width
 _SEVERITIES = {"error": "red", "warning": "yellow", "info": "blue"}
 # One colour for one meaning in every table: header, then cell.
 _CELL_COLOURS = {
@@ -64,14 +65,13 @@ def terminal_width(stream: TextIO | None = None) -> int:
 
     A file or a pipe has no width: a row is one line there, for programs that search or cut lines.
     """
+    given = os.environ.get("COLUMNS", "")
+    if given.isdecimal() and len(given) <= 5 and 0 < int(given) <= _MAX_COLUMNS:
+        return int(given)
     try:
-        return int(os.environ["COLUMNS"]) or _UNLIMITED
-    except (KeyError, ValueError):
-        pass
-    try:
-        return os.get_terminal_size((stream or sys.stdout).fileno()).columns or _UNLIMITED
-    except (OSError, ValueError):  # no terminal, or a stream without a descriptor
-        return _UNLIMITED
+        return os.get_terminal_size((stream or sys.stdout).fileno()).columns or _USUAL_COLUMNS
+    except (OSError, ValueError, AttributeError):  # no terminal, or a stream without a descriptor
+        return sys.maxsize
 
 
 def table(
@@ -88,6 +88,7 @@ def table(
     `bold`: print the headers in bold. `hide`: columns that a narrow terminal leaves out, the least important one first.
     `indent` begins every line.
     """
+    headers = tuple(map(neutralise_line, headers))
     rows = [(*map(_name_text, row[:-1]), *map(neutralise_line, row[-1:])) for row in rows]
     if not rows and not headers:
         return []
@@ -109,13 +110,17 @@ def table(
             painted = [paint(piece, colour, stream) for piece, colour in zip_longest(pieces, colours)]
             lines.append(GAP.join(painted).rstrip())
     if layout.hidden:
-        lines.append(paint(f"not shown: {', '.join(layout.hidden)} (a wider terminal shows them)", "dim", stream))
+        note = f"not shown: {', '.join(layout.hidden)} (a wider terminal shows them)"
+        lines += [paint(line, "dim", stream) for line in paragraph(note, stream=stream)]
     return [f"{indent}{line}" for line in lines] if indent else lines
 
 
 def paragraph(text: str, indent: str = "", stream: TextIO | None = None) -> list[str]:
-    """Return the lines of untrusted text, which wrap at spaces to the width of the terminal."""
-    return [indent + line for line in wrap_text(neutralise_line(text), terminal_width(stream) - len(indent))]
+    """Return the lines of untrusted text. On a terminal they wrap at spaces, and names stay whole."""
+    text = neutralise_line(text)
+    if not (stream or sys.stdout).isatty():  # programs search messages
+        return [indent + text]
+    return [indent + line for line in wrap_text(text, terminal_width(stream) - len(indent), splits_words=False)]
 
 
 def print_note(text: str, colour: str | None = "yellow") -> None:
@@ -203,12 +208,13 @@ class ProgressBar:
         text = f"{done}/{total}"
         seconds = now - self._started
         if done and seconds >= _CERTAIN:
-            text += f", {format_seconds(seconds * (total - done) / done)} left"
+            text += f", {format_seconds(max(seconds * (total - done) / done, 0))} left"
         # The last column stays free: some terminals begin a new line after it, which could not be redrawn.
-        room = min(terminal_width(sys.stderr) - text_width(self.label) - len(text) - 3, _MAX_BAR)
+        width = terminal_width(sys.stderr) - 1
+        room = max(min(width - text_width(self.label) - len(text) - 2, _MAX_BAR), 0)
         filled = room * done // max(total, 1)
         bar = "█" * filled + "░" * (room - filled)
-        print(f"\r\x1b[K{self.label} {bar} {text}", end="", file=sys.stderr, flush=True)
+        print(f"\r\x1b[K{f'{self.label} {bar} {text}'[:width]}", end="", file=sys.stderr, flush=True)
 
 
 def format_seconds(seconds: float) -> str:

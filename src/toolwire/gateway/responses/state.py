@@ -300,10 +300,10 @@ class ResponseState:
             _log.error("cannot store the upstream of a response: %s", error)
 
     async def close_response(self, pending: PendingResponse) -> None:
-        """Release the conversation."""
+        """Release the conversation. Call it again if it was cancelled, by a client that disconnects meanwhile."""
         if pending.lock_token and pending.conversation_id is not None:
-            token, pending.lock_token = pending.lock_token, ""
-            await self.unlock_conversation(pending.access, pending.conversation_id, token)
+            await self.unlock_conversation(pending.access, pending.conversation_id, pending.lock_token)
+            pending.lock_token = ""
 
     async def unlock_conversation(self, access: StateAccess, conversation_id: str, token: str) -> None:
         """Release a lock. A failure is logged: the lock expires by itself."""

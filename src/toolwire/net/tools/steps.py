@@ -238,7 +238,7 @@ class StoreSteps:
     def __init__(self, store: Store | None) -> None:
         self._optional_store = store
         self._threads = ThreadPool(_THREADS)
-        self._releases: WeakSet[Future[None]] = WeakSet()  # the pool keeps a future until it is done
+        self._operations: WeakSet[Future[Any]] = WeakSet()  # the pool keeps a future until it is done
         self._is_closed = False
         delay = 0.0 if random.random() < _FIRST_USE_SHARE else random.uniform(0.0, _SWEEP_INTERVAL)
         self._next_sweep = time.monotonic() + delay
@@ -253,7 +253,12 @@ class StoreSteps:
         if self._optional_store is not None and time.monotonic() >= self._next_sweep:
             self._next_sweep = time.monotonic() + _SWEEP_INTERVAL
             self._threads.submit(self._sweep)
-        return await asyncio.wrap_future(self._threads.submit(partial(work, *arguments, **options)))
+        return await asyncio.wrap_future(self._submit(partial(work, *arguments, **options)))
+
+    def _submit(self, work: Callable[[], Any]) -> Future[Any]:
+        operation = self._threads.submit(work)
+        self._operations.add(operation)
+        return operation
 
     async def perform(self, step: Step) -> Any:
         """Perform a store operation, and return its result, or the StoreError. Storing a result is tried several times."""
@@ -287,18 +292,34 @@ class StoreSteps:
 
     def release(self, key: str, token: str, claim: Future[Record] | None = None) -> None:
         """Release a claim in the background, once `claim` has ended; if that fails, its lease expires."""
+        work = partial(self._store.release, key, token)
+        if claim is None:
+            self._submit(work)
+            return
+        submitted: Future[None] = Future()  # so that `close` waits for a release that is not submitted yet
+        self._operations.add(submitted)
 
-        def work() -> None:
-            if claim is not None:
-                claim.exception()  # waits, and raises if the claim was cancelled before it began
-            self._store.release(key, token)
+        def release(claim: Future[Record]) -> None:  # a callback, because a thread that waits could not renew leases
+            if not claim.cancelled():  # else it never began
+                self._submit(work)
+            submitted.set_result(None)
 
-        self._releases.add(self._threads.submit(work))
+        claim.add_done_callback(release)
 
     def close(self) -> None:
-        """Wait until the claims of cancelled calls are released, so that the store's owner may close it."""
+        """Wait until the operations that have begun are done, so that the store's owner may close it.
+
+        In an event loop it does not wait: a store that hangs would stop the loop.
+        """
         self._is_closed = True
-        wait(self._releases, _CLOSE_TIMEOUT)
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            end = time.monotonic() + _CLOSE_TIMEOUT
+            while (left := end - time.monotonic()) > 0 and (
+                pending := [one for one in self._operations if not one.done()]
+            ):
+                wait(pending, left)
 
     def _sweep(self) -> None:
         """Remove expired records and runs, and set the time of the next sweep: soon if some are left.
@@ -323,7 +344,7 @@ class StoreSteps:
 
     async def _claim(self, claim: Claim) -> Record:
         """Claim a key on a thread. If this task is cancelled meanwhile, the claim is released once it is made."""
-        pending_claim = self._threads.submit(partial(self._store.claim, claim))
+        pending_claim = self._submit(partial(self._store.claim, claim))
         try:
             return await asyncio.wrap_future(pending_claim)
         except asyncio.CancelledError:  # the claim may still succeed, and the call will not run
