@@ -3,7 +3,6 @@
 import io
 import re
 import sys
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -99,7 +98,6 @@ def test_wrapping_takes_linear_time(text):
 def test_invalid_columns_are_ignored(given, monkeypatch):
     monkeypatch.setenv("COLUMNS", given)
     assert terminal_width(io.StringIO()) == sys.maxsize
-    assert terminal_width(SimpleNamespace()) == sys.maxsize
 
 
 @pytest.mark.finding("NU1")
@@ -163,4 +161,9 @@ def test_explanation_of_a_wide_example_has_its_own_line():
     assert _wrap_example("  toolwire run --tools one.py two.py three.py", 30) == [
         "  toolwire run --tools \\",
         "      one.py two.py three.py",
+    ]
+    assert _wrap_example("  toolwire run 'Which city is it?' | jq 'select(.a == 1)'", 34) == [
+        "  toolwire run \\",
+        "      'Which city is it?' | jq \\",
+        "      'select(.a == 1)'",
     ]

@@ -33,6 +33,7 @@ class McpMount:
 
     async def aclose(self) -> None:
         await self._app.close()
+        await self.server.runner.aclose()
         self.server.close()
 
 

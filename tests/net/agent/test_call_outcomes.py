@@ -493,7 +493,8 @@ def test_call_with_missing_arguments_releases_its_key(rate):
     assert RAN == []
 
 
-def test_cancelled_claims_of_a_hanging_store_stop_neither_other_operations_nor_the_loop():
+def test_cancelled_claims_of_a_hanging_store_stop_neither_other_operations_nor_the_loop(monkeypatch):
+    monkeypatch.setattr("toolwire.net.tools.steps._CLOSE_TIMEOUT", SAFETY)
     goes_on = threading.Event()
 
     class Hanging(MemoryStore):
@@ -512,8 +513,9 @@ def test_cancelled_claims_of_a_hanging_store_stop_neither_other_operations_nor_t
         await asyncio.wait(claims)
         assert await steps.use(lambda: "done") == "done"  # four of eight threads are free
         steps.close()  # does not wait: the claims have not ended
+        assert steps._operations
         goes_on.set()
-        await until(lambda: all(operation.done() for operation in steps._operations))
+        await steps.aclose()
         assert all(steps._store.get(f"k{number}") is None for number in range(4))
 
     asyncio.run(test())

@@ -285,7 +285,8 @@ async def _serve(arguments: argparse.Namespace, loaded: Offer | None, guard: Gua
                 follower.cancel()
                 with suppress(asyncio.CancelledError):
                     await follower
-                await asyncio.to_thread(server.close)  # it waits for the store
+                await server.runner.aclose()
+                server.close()
 
 
 class Offer(NamedTuple):

@@ -96,16 +96,18 @@ class ToolLoader:
 
     async def _retire(self, rows: list[_OpenRow], unused: Callable[[], Awaitable[None]]) -> None:
         await unused()
-        self._left = [open_row for open_row in self._left if not any(open_row is gone for gone in rows)]
         await _close_rows(rows, ())
+        self._left = [open_row for open_row in self._left if not any(open_row is gone for gone in rows)]
 
     async def abandon(self, opened: _LoadedTools) -> None:
         """Close prepared tools that are not used."""
         await _close_rows(opened.rows.values(), self._current.rows.values())
 
     async def aclose(self) -> None:
-        for task in tuple(self._leaving):
+        leaving = tuple(self._leaving)
+        for task in leaving:
             task.cancel()
+        await asyncio.gather(*leaving, return_exceptions=True)
         await _close_rows([*self._left, *self._current.rows.values()], ())
 
     async def _open_row(self, row: ToolsRow) -> _OpenRow:
@@ -114,7 +116,7 @@ class ToolLoader:
         async with AsyncExitStack() as stack:
             sources = await _load_sources(row, stack)
             runner = _make_runner(row, sources, self._observers, stack)
-            stack.push_async_callback(asyncio.to_thread, runner.close)  # it waits for the store
+            stack.push_async_callback(runner.aclose)
             return _OpenRow(row, content, runner, stack.pop_all())
 
     def _make_server(self, rows: dict[str, _OpenRow]) -> Server | None:

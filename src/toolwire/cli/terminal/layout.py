@@ -101,7 +101,7 @@ def _cut(text: str, width: int) -> list[str]:
     start = used = 0
     for place, char in enumerate(text):
         size = text_width(char)
-        if used + size > width and place > start:
+        if size and used + size > width and place > start:
             lines.append(text[start:place])
             start, used = place, 0
         used += size

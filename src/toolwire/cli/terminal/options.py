@@ -12,6 +12,7 @@ from ...ir.errors import ConfigError
 from .layout import wrap_text
 
 SettingsType = TypeVar("SettingsType")
+_QUOTED = re.compile(r"""["][^"]*["]|'[^']*'""")
 
 
 class CommandHelp(argparse.RawDescriptionHelpFormatter):
@@ -28,8 +29,9 @@ def _wrap_example(line: str, width: int) -> list[str]:
     if len(line) <= width or not indent:
         return wrap_text(line, width)
     example, *about = re.split(" {2,}", command, maxsplit=1)
-    *begun, last = wrap_text(example, width - len(indent) - 6, splits_words=False)
-    first, *others = [*(f"{part} \\" for part in begun), last]  # so that it can be copied
+    quoted = _QUOTED.sub(lambda text: text[0].replace(" ", "\0"), example)  # not wrapped inside, to be copied
+    *begun, last = wrap_text(quoted, width - len(indent) - 6, splits_words=False)
+    first, *others = [part.replace("\0", " ") for part in (*(f"{part} \\" for part in begun), last)]
     others += [part for text in about for part in wrap_text(text, width - len(indent) - 4)]
     return [indent + first, *(f"{indent}    {other}" for other in others)]
 

@@ -68,10 +68,13 @@ def terminal_width(stream: TextIO | None = None) -> int:
     given = os.environ.get("COLUMNS", "")
     if given.isdecimal() and len(given) <= 5 and 0 < int(given) <= _MAX_COLUMNS:
         return int(given)
-    try:
-        return os.get_terminal_size((stream or sys.stdout).fileno()).columns or _USUAL_COLUMNS
-    except (OSError, ValueError, AttributeError):  # no terminal, or a stream without a descriptor
+    stream = stream or sys.stdout
+    if not stream.isatty():
         return sys.maxsize
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or _USUAL_COLUMNS
+    except (OSError, ValueError):  # no descriptor: the window of a program
+        return _USUAL_COLUMNS
 
 
 def table(

@@ -179,7 +179,7 @@ class Agent(Generic[Deps, Output]):
 
     async def aclose(self) -> None:
         """Close the threads of the tools, and the client that was made from a model's name."""
-        self.runner.close()
+        await self.runner.aclose()
         close = getattr(self._client, "aclose", None)
         if close is not None:
             await close()

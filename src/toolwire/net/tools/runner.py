@@ -172,6 +172,11 @@ class Runner:
         own = [entry.options.ttl for entry in self.box if entry.options.ttl is not None]
         return min([self._settings.ttl, *own])
 
+    async def aclose(self) -> None:
+        """Close like `close`, and wait for the operations of the store that have begun."""
+        await self._store_steps.aclose()
+        self.close()
+
     def close(self) -> None:
         self._invoker.close()
         self._store_steps.close()

@@ -18,7 +18,6 @@ from concurrent.futures import Future, wait
 from contextlib import suppress
 from functools import partial
 from typing import Any, Literal, TypeAlias
-from weakref import WeakSet
 
 from ...ir.errors import StoreError
 from ...ir.pointer import Object
@@ -238,7 +237,7 @@ class StoreSteps:
     def __init__(self, store: Store | None) -> None:
         self._optional_store = store
         self._threads = ThreadPool(_THREADS)
-        self._operations: WeakSet[Future[Any]] = WeakSet()  # the pool keeps a future until it is done
+        self._operations: set[Future[Any]] = set()  # that are not done
         self._is_closed = False
         delay = 0.0 if random.random() < _FIRST_USE_SHARE else random.uniform(0.0, _SWEEP_INTERVAL)
         self._next_sweep = time.monotonic() + delay
@@ -256,8 +255,12 @@ class StoreSteps:
         return await asyncio.wrap_future(self._submit(partial(work, *arguments, **options)))
 
     def _submit(self, work: Callable[[], Any]) -> Future[Any]:
-        operation = self._threads.submit(work)
+        return self._track(self._threads.submit(work))
+
+    def _track(self, operation: Future[Any]) -> Future[Any]:
+        """Keep an operation until it is done, for `close`."""
         self._operations.add(operation)
+        operation.add_done_callback(self._operations.discard)
         return operation
 
     async def perform(self, step: Step) -> Any:
@@ -296,30 +299,38 @@ class StoreSteps:
         if claim is None:
             self._submit(work)
             return
-        submitted: Future[None] = Future()  # so that `close` waits for a release that is not submitted yet
-        self._operations.add(submitted)
+        submitted = self._track(Future())  # so that `close` waits for a release that is not submitted yet
 
         def release(claim: Future[Record]) -> None:  # a callback, because a thread that waits could not renew leases
-            if not claim.cancelled():  # else it never began
-                self._submit(work)
-            submitted.set_result(None)
+            try:
+                if not claim.cancelled():  # else it never began
+                    self._submit(work)
+            finally:
+                submitted.set_result(None)
 
         claim.add_done_callback(release)
 
     def close(self) -> None:
         """Wait until the operations that have begun are done, so that the store's owner may close it.
 
-        In an event loop it does not wait: a store that hangs would stop the loop.
+        In an event loop it does not wait: a store that hangs would stop the loop. See `aclose`.
         """
         self._is_closed = True
         try:
             asyncio.get_running_loop()
         except RuntimeError:
             end = time.monotonic() + _CLOSE_TIMEOUT
-            while (left := end - time.monotonic()) > 0 and (
-                pending := [one for one in self._operations if not one.done()]
-            ):
-                wait(pending, left)
+            begun = self._operations.copy()  # other threads add operations
+            while begun and (left := end - time.monotonic()) > 0:
+                wait(begun, left)
+                begun = {operation for operation in self._operations.copy() if not operation.done()}
+
+    async def aclose(self) -> None:
+        """Wait like `close`, while the event loop goes on."""
+        self._is_closed = True
+        end = time.monotonic() + _CLOSE_TIMEOUT
+        while self._operations and time.monotonic() < end:  # noqa: ASYNC110  # they end in threads
+            await asyncio.sleep(0.01)
 
     def _sweep(self) -> None:
         """Remove expired records and runs, and set the time of the next sweep: soon if some are left.
