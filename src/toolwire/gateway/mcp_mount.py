@@ -33,8 +33,8 @@ class McpMount:
 
     async def aclose(self) -> None:
         await self._app.close()
-        await self.server.runner.aclose()
         self.server.close()
+        await self.server.runner.aclose()
 
 
 class _GatewayAccess(McpGuard):

@@ -285,8 +285,8 @@ async def _serve(arguments: argparse.Namespace, loaded: Offer | None, guard: Gua
                 follower.cancel()
                 with suppress(asyncio.CancelledError):
                     await follower
-                await server.runner.aclose()
                 server.close()
+                await server.runner.aclose()
 
 
 class Offer(NamedTuple):

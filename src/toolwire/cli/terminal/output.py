@@ -69,11 +69,11 @@ def terminal_width(stream: TextIO | None = None) -> int:
     if given.isdecimal() and len(given) <= 5 and 0 < int(given) <= _MAX_COLUMNS:
         return int(given)
     stream = stream or sys.stdout
-    if not stream.isatty():
-        return sys.maxsize
     try:
+        if not stream.isatty():
+            return sys.maxsize
         return os.get_terminal_size(stream.fileno()).columns or _USUAL_COLUMNS
-    except (OSError, ValueError):  # no descriptor: the window of a program
+    except (OSError, ValueError):  # closed, or without a descriptor: the window of a program
         return _USUAL_COLUMNS
 
 

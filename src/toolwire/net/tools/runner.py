@@ -174,8 +174,8 @@ class Runner:
 
     async def aclose(self) -> None:
         """Close like `close`, and wait for the operations of the store that have begun."""
+        self.close()  # first: a cancelled wait must not leave its threads
         await self._store_steps.aclose()
-        self.close()
 
     def close(self) -> None:
         self._invoker.close()
