@@ -76,6 +76,7 @@ class StdioLink:
         self._pending: dict[RequestId, asyncio.Future[Result | Failure]] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._gone: ServerGone | None = None  # why the process cannot be used any more
+        self._explained = asyncio.Event()  # set when `_gone` is complete: with the exit code, if there is one
         self._closing = False
         self._stderr_lines: deque[str] = deque(maxlen=5)
 
@@ -115,7 +116,7 @@ class StdioLink:
         self, request: RpcRequest, header_arguments: HeaderArguments | None = None
     ) -> Result | Failure:
         """Write a request and wait for its answer. On cancellation notify the server, except for `initialize`."""
-        self._check_running()
+        await self._check_running()
         answer: asyncio.Future[Result | Failure] = asyncio.get_running_loop().create_future()
         self._pending[request.id] = answer
         try:
@@ -129,7 +130,7 @@ class StdioLink:
             self._pending.pop(request.id, None)
 
     async def send(self, message: Notification | Result | Failure) -> None:
-        self._check_running()
+        await self._check_running()
         await self._write(message)
 
     async def set_protocol(self, greeting: NegotiatedProtocol, *, listen: bool) -> None:
@@ -148,8 +149,9 @@ class StdioLink:
     async def wait_pending(self) -> None:
         """Return at once: there is nothing to wait for."""
 
-    def _check_running(self) -> None:
+    async def _check_running(self) -> None:
         if self._gone is not None:
+            await self._explained.wait()
             raise ServerGone(self._gone.message, sent=False, hint=self._gone.hint)
 
     async def _write(self, message: RpcMessage) -> None:
@@ -257,11 +259,14 @@ class StdioLink:
             return
         label = self._spec.label
         self._gone = ServerGone(f"{label} {event}", hint=_ENDED_HINT)
-        await asyncio.sleep(0.05)  # time for its last output
-        code = await self._wait_exit_code() if event == _ENDED else None
-        code_text = "" if code is None else f" with exit code {code}"
-        stderr_text = f"; its standard error: {' | '.join(self._stderr_lines)}" if self._stderr_lines else ""
-        self._gone = ServerGone(f"{label} {event}{code_text}{stderr_text}", hint=_ENDED_HINT)
+        try:
+            await asyncio.sleep(0.05)  # time for its last output
+            code = await self._wait_exit_code() if event == _ENDED else None
+            code_text = "" if code is None else f" with exit code {code}"
+            stderr_text = f"; its standard error: {' | '.join(self._stderr_lines)}" if self._stderr_lines else ""
+            self._gone = ServerGone(f"{label} {event}{code_text}{stderr_text}", hint=_ENDED_HINT)
+        finally:
+            self._explained.set()
         self._fail_pending(self._gone)
         if not self._closing:
             self._on_lost(self._gone)
@@ -297,6 +302,7 @@ class StdioLink:
             process._transport.close()  # type: ignore[attr-defined]
             if self._gone is None:
                 self._gone = ServerGone(f"{self._spec.name} was closed")
+            self._explained.set()
             self._fail_pending(self._gone)  # the task that detected the end may have been cancelled before it did so
         await asyncio.gather(*tasks, return_exceptions=True)
 
