@@ -82,6 +82,12 @@ def test_blank_cells_are_laid_out():
     assert lines_of(lay_out([("     ", "a b c")], ("", "x"), 8))
 
 
+def test_long_last_cell_lengthens_no_other_row():
+    rows = [("a", "b"), ("c", "x" * 5000)]
+    lines = lines_of(lay_out(rows, ("name", "text"), sys.maxsize))
+    assert [len(line) for line in lines] == [10, 7, 5006]
+
+
 def test_label_of_wide_characters_is_aligned():
     lines = lines_of(lay_out([("a" * 20, "b" * 20)], ("漢字", "b"), 30))
     assert [text_width(line) for line in lines[:2]] == [26, 26]

@@ -76,7 +76,7 @@ def test_client_closed_while_the_old_connection_closes_opens_no_new_one(monkeypa
     opened = []
 
     class SlowLink:
-        """A connection that closes only when it is told to, and has no requests."""
+        """A connection that stays open until it is closed, and has no requests."""
 
         has_pending = False
 

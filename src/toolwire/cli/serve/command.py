@@ -137,7 +137,7 @@ examples:
   toolwire serve --config config.yaml            LiteLLM's file; settings without an equivalent are listed
   toolwire serve --workers 4                     four processes on one port, which share [state] url
   toolwire serve check --probe                   list all problems of toolwire.toml; ask each upstream
-  toolwire serve keys new alice --models 'gpt-*' a key for a client; only its hash is stored
+  toolwire serve keys new alice --models 'gpt-*'  a key for a client; only its hash is stored
   toolwire serve usage --by key                  usage per key
   toolwire serve client claude                   settings for Claude Code; --write applies them
 

@@ -4,7 +4,7 @@ A table whose columns fit keeps their natural widths. Otherwise it becomes narro
 
 1. Columns of prose shrink, the widest first, to `_PROSE` characters. Their cells wrap between words.
 2. The columns of `hide` are left out, the first one first. The caller prints their names.
-3. Names, too, wrap, after one of their separators (`/`, `.`, `_`, `-` …); then prose shrinks to its longest word.
+3. Names wrap as well, after their separators (`/`, `.`, `_`, `-` …); then prose shrinks to its longest word.
 4. Every row becomes a block of lines, each with a header and a cell, as in PostgreSQL's expanded output.
 
 So no cell loses text. A word is broken only if it is wider than the terminal, which would break it anyway.
@@ -32,7 +32,11 @@ class TableLayout(NamedTuple):
     columns: list[int]
     """The columns that are shown. None of them: every row is a block."""
     rows: list[list[list[str]]]
-    """Per row, the headers included, its lines; per line the pieces of its cells, padded to the columns' widths."""
+    """Per row, the headers included, its lines; per line the pieces of its cells, padded to the columns' widths.
+
+    The last column is not padded, unless it has numbers: in a file, one long cell would lengthen every row.
+    """
+    widths: list[int]
     hidden: list[str]
     """The headers of the columns that are left out."""
 
@@ -127,13 +131,13 @@ def lay_out(rows: Sequence[Sequence[str]], headers: Sequence[str], width: int, h
             del measured[number]
             hidden.append(headers[number])
     if _total(column.least for column in measured.values()) > width:
-        return TableLayout([], [_block(row, headers, width) for row in rows], [])
+        return TableLayout([], [_block(row, headers, width) for row in rows], [], [])
     widths, *steps = map(list, zip(*measured.values(), strict=True))
     for bounds in steps:
         _shrink(widths, bounds, width)
     is_right = [_has_numbers([row[column] for row in rows]) for column in measured]
     lines = [_row_lines([row[column] for column in measured], widths, is_right) for row in every]
-    return TableLayout(list(measured), lines, hidden)
+    return TableLayout(list(measured), lines, widths, hidden)
 
 
 def _measure(cells: Sequence[str]) -> _Widths:
@@ -155,10 +159,11 @@ def _has_numbers(cells: Sequence[str]) -> bool:
 def _row_lines(row: Sequence[str], widths: Sequence[int], is_right: Sequence[bool]) -> list[list[str]]:
     """Wrap the cells of a row, and pad every piece."""
     wrapped = [wrap_text(cell, width) for cell, width in zip(row, widths, strict=True)]
+    padded = [*widths[:-1], widths[-1] * is_right[-1]]
     lines = []
     for number in range(max(map(len, wrapped))):
         pieces = [cell[number] if number < len(cell) else "" for cell in wrapped]
-        spaces = [" " * (width - text_width(piece)) for piece, width in zip(pieces, widths, strict=True)]
+        spaces = [" " * (width - text_width(piece)) for piece, width in zip(pieces, padded, strict=True)]
         aligned = zip(pieces, spaces, is_right, strict=True)
         lines.append([space + piece if right else piece + space for piece, space, right in aligned])
     return lines

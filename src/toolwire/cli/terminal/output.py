@@ -30,7 +30,7 @@ _COLOURS = {
     "bold": "1",
 }
 _MAX_COLUMNS = 10_000  # a larger COLUMNS is a mistake, and lines are padded to it
-_USUAL_COLUMNS = 100  # of a terminal that does not know its width
+_USUAL_COLUMNS = 100  # of a terminal that does not know its width, and of a rule below the headers in a file
 _SEVERITIES = {"error": "red", "warning": "yellow", "info": "blue"}
 # One colour for one meaning in every table: header, then cell.
 _CELL_COLOURS = {
@@ -102,8 +102,9 @@ def table(
     for number, row_lines in enumerate(layout.rows):
         if number == 0 and is_headed:
             heads = [GAP.join(pieces).rstrip() for pieces in row_lines]
-            lines += [paint(head, "bold", stream) if bold else head for head in heads]
-            lines.append(GAP.join("─" * text_width(piece) for piece in row_lines[0]))
+            lines += [paint(head, "bold" if bold else None, stream) for head in heads]
+            *widths, last = layout.widths
+            lines.append(GAP.join("─" * width for width in (*widths, min(last, _USUAL_COLUMNS))))
             continue
         row = rows[number - is_headed]
         colours = (
@@ -185,7 +186,7 @@ def _wrap(line: str, width: int) -> list[str]:
 
 _MAX_BAR = 30  # characters; longer bars show no more
 _INTERVAL = 0.1  # seconds between two updates
-_CERTAIN = 1.0  # seconds of work before the time left is estimated
+_ESTIMATE_AFTER = 1.0  # seconds of work; a shorter beginning does not show the speed
 
 
 class ProgressBar:
@@ -210,7 +211,7 @@ class ProgressBar:
         self._next_time = now + _INTERVAL
         text = f"{done}/{total}"
         seconds = now - self._started
-        if done and seconds >= _CERTAIN:
+        if done and seconds >= _ESTIMATE_AFTER:
             text += f", {format_seconds(max(seconds * (total - done) / done, 0))} left"
         # The last column stays free: some terminals begin a new line after it, which could not be redrawn.
         width = terminal_width(sys.stderr) - 1
