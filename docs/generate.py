@@ -8,6 +8,7 @@ docs/violations.md     from every dialect (violations.py)
 docs/upstreams.md      from the vectors of deviations (upstreams.py)
 docs/formats.md        from the text formats (format_table.py)
 src/toolwire/text/formats/table.py  from the modules of the text formats (format_table.py)
+src/toolwire/gateway/config/toolwire.schema.json  from the classes of the settings (settings_schema.py)
 
 make docs                          write the pages
 python docs/generate.py --check    exit 1 if a page is out of date
@@ -22,6 +23,7 @@ from format_table import FORMATS_PAGE, TABLE, format_table, formats_page
 from msgspec.structs import replace
 from picture import PICTURE, draw
 from request_statements import LOCATED
+from settings_schema import SCHEMA_FILE, settings_schema
 from statements import CALL, FREE, MARK, Statement
 from translation_table import TRANSLATION_PAGE, translation_page
 from upstreams import UPSTREAMS_PAGE, upstreams_page
@@ -251,6 +253,7 @@ def main() -> int:
         UPSTREAMS_PAGE: upstreams_page(),
         TABLE: format_table(),
         FORMATS_PAGE: formats_page(),
+        SCHEMA_FILE: settings_schema(),
         **rules_pages(),
     }
     gone = [path for path in RULES.glob("*") if path not in made]

@@ -499,6 +499,7 @@ FINDINGS_2 = {
     "NU4": Entry("a missing base_url names trust_servers, or --api-url, if the document has servers"),
     "NU5": Entry("errors list the paths and models of the gateway; no message refers to a file of the repository"),
     "NU6": Entry("streams have partial argument values, and the documented accesses type-check"),
+    "NU9": Entry("settings have a JSON Schema, values a notebook display, and the gateway an OpenAPI document"),
     # text, repair, schemas, audit
     "TX1": Entry("safe repair prefers a declared property name to an undeclared one"),
     "TX2": Entry("list items with quoted code are not split"),

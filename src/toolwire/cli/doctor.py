@@ -281,7 +281,7 @@ def _check_config(file: str | None) -> Iterator[DoctorCheck]:
     if file is None and not Path(_CONFIG).exists():
         yield DoctorCheck("configuration", _CONFIG, "note", "not in this folder", "toolwire serve init writes one")
         return
-    from .serve.settings import check_settings
+    from .serve.check import check_settings
 
     name = file or _CONFIG
     try:

@@ -256,6 +256,8 @@ def _parse_yaml(text: str, name: str) -> JSON:
 
 
 _log = getLogger("toolwire.gateway")
+SCHEMA_FILE = Path(__file__).parent / "config" / "toolwire.schema.json"
+"""The JSON Schema of a settings file, for editors; `make docs` writes it."""
 
 
 def load_settings(file: str | Path) -> Settings:

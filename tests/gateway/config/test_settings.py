@@ -106,6 +106,7 @@ def test_unknown_setting_without_a_similar_name_lists_known_settings():
         ({**UPSTREAM, "models": {"m": {"upstream": "a", "model": "*"}}}, "[models.m] model: '*' needs exactly one `*`"),
         ({"keys": {"me": {"hash": "secret"}}}, "[keys.me] hash: is not a SHA-256 hash"),
         ({"keys": {"me": {}}}, "[keys.me]: hash is missing"),
+        ({"keys": {"me": {"hash": 5}}}, "[keys.me] hash: expected a string, got an integer"),
     ],
 )
 def test_invalid_settings_are_explained(document, words):

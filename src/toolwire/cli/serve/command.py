@@ -18,11 +18,12 @@ from ...gateway.processes.worker_process import WorkerProcess, share_secret
 from ...ir.errors import ConfigError
 from ..terminal.options import add_command, add_flag
 from ..terminal.output import paint
+from .check import add_check
 from .client import add_to as add_client
 from .client_models import ANY_KEY, client_commands, list_models
 from .keys import add_keys, add_usage
 from .request_table import RequestTable, TableLogHandler
-from .settings import add_check, add_init
+from .settings import add_init, add_schema
 from .tools import ToolLoader
 
 if TYPE_CHECKING:
@@ -159,8 +160,8 @@ def add_to(commands: Any) -> None:
     add_flag(parser, "--quiet", "log each request as a JSON line instead of a table row")
     add_flag(parser, "--strict", "refuse a LiteLLM file if part of it has no equivalent")
     parser.set_defaults(run=run, is_reload=False)
-    more = parser.add_subparsers(metavar="init|check|keys|usage|client", required=False)
-    for add in (add_init, add_check, add_keys, add_usage, add_client):
+    more = parser.add_subparsers(metavar="init|check|schema|keys|usage|client", required=False)
+    for add in (add_init, add_check, add_schema, add_keys, add_usage, add_client):
         add(more)
 
 

@@ -367,11 +367,14 @@ def _make_error(problems: Sequence[SettingsProblem]) -> ConfigError:
 def _without(document: JSON, problems: Sequence[SettingsProblem]) -> Any:
     """Return the document without the settings that have problems, so that the rest can be converted.
 
-    Named rows stay, because other tables refer to them.
+    Named rows stay, because other tables refer to them, except for keys without their hash, which is required.
     """
     if not isinstance(document, dict):
         return {}
-    removed: set[SettingsPath] = {problem.path[: 3 if problem.path[0] in _NAMED_TABLES else 2] for problem in problems}
+    removed: set[SettingsPath] = set()
+    for path, *_ in problems:
+        keeps_row = path[0] in _NAMED_TABLES and path[::2] != ("keys", "hash")
+        removed.add(path[: 3 if keeps_row else 2])
     return _prune(document, (), removed)
 
 

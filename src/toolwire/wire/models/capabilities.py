@@ -153,16 +153,18 @@ def check_capabilities(capabilities: ModelCapabilities, location: str) -> None:
         if field == "name" and isinstance(compiled, re.Pattern) and not compiled.fullmatch("_aZ0"):
             hint = "admit letters, digits and _, of which other names are made"
             raise ConfigError(f"{location}.name: {pattern!r} does not match '_aZ0'", hint=hint)
-    for field, known in (
-        ("refused_params", Params.__struct_fields__),
-        ("refused_when_thinking", Params.__struct_fields__),
-        ("exclusive_params", Params.__struct_fields__),
-        ("media", _MEDIA),
-        ("result_media", _MEDIA),
-    ):
+    for field, known in NAMED_VALUES:
         for value in getattr(capabilities, field) or ():
             if value not in known:
                 raise ConfigError(f"unknown value {value!r} in {location}.{field}", hint=f"use {', '.join(known)}")
 
 
 _MEDIA = ("image", "audio", "video", "file")
+NAMED_VALUES = (
+    ("refused_params", Params.__struct_fields__),
+    ("refused_when_thinking", Params.__struct_fields__),
+    ("exclusive_params", Params.__struct_fields__),
+    ("media", _MEDIA),
+    ("result_media", _MEDIA),
+)
+"""The fields that are lists of names, with the known names."""
