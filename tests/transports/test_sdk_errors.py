@@ -1,7 +1,9 @@
 """Errors of models and of toolwire are raised as the classes of each SDK."""
 
+import asyncio
 import threading
-from contextlib import nullcontext
+from contextlib import asynccontextmanager, nullcontext
+from typing import ClassVar
 
 import anthropic
 import httpx2
@@ -10,6 +12,8 @@ import pytest
 from google.genai import errors
 from sdk_drivers import DRIVERS, MODELS, opened, running
 
+from toolwire import ModelClient
+from toolwire.adapters import async_transport, transport
 from toolwire.ir.parts import Text
 from toolwire.ir.response import Fault, Response, Stop
 from toolwire.testing import PartialReply
@@ -185,20 +189,106 @@ def test_stream_is_closed_by_another_thread(wire):
         raised, is_reading = [], threading.Event()
 
         def consume():
-            try:
+            with pytest.raises(openai.APIConnectionError) as caught:  # waiting, or between two pieces
                 for _ in stream:
                     is_reading.set()
-            except (openai.APIConnectionError, httpx2.StreamError) as error:  # waiting, or between two pieces
-                raised.append(error)
+            raised.append(caught.value)
 
         thread = threading.Thread(target=consume)
         thread.start()
         assert is_reading.wait(SAFETY)
-        while thread.is_alive():
-            stream.close()
-            thread.join(0.05)
+        stream.close()
+        thread.join(SAFETY)
         server.run(server.upstream.disconnected())
-    assert len(raised) <= 1
+    assert len(raised) == 1
+
+
+class StalledTransport:
+    """Sends the first piece of an answer. A request ends only after `may_end` is set."""
+
+    status = 200
+    headers: ClassVar = {"content-type": "text/event-stream"}
+
+    def __init__(self):
+        self.pieces = [b'data: {"id": "c1", "choices": [{"index": 0, "delta": {"content": "Hi"}}]}\n\n']
+        self.is_ending, self.may_end = threading.Event(), threading.Event()
+        self.may_end.set()
+
+    @asynccontextmanager
+    async def post(self, url, headers, secrets, body, seconds):
+        try:
+            yield self
+        finally:
+            self.is_ending.set()
+            await asyncio.to_thread(self.may_end.wait, SAFETY)
+
+    async def read(self):
+        return self.pieces.pop() if self.pieces else await asyncio.get_running_loop().create_future()
+
+    async def aclose(self):
+        pass
+
+
+STREAMED = {"model": "any", "messages": [{"role": "user", "content": "hi"}], "stream": True}
+
+
+def test_piece_is_read_while_another_thread_closes_the_stream():
+    stalled = StalledTransport()
+    stalled.may_end.clear()
+    with (
+        transport(client=ModelClient("openai/gpt-5.1", wire="openai_chat", key="k", transport=stalled)) as http,
+        openai.OpenAI(http_client=http, api_key="unused").chat.completions.create(**STREAMED) as stream,
+    ):
+        assert next(stream).choices[0].delta.content == "Hi"
+        thread = threading.Thread(target=stream.close)
+        thread.start()
+        assert stalled.is_ending.wait(SAFETY)
+        with pytest.raises(openai.APIConnectionError) as caught:
+            next(stream)
+        assert thread.is_alive()  # the error did not wait for the end of the request
+        assert "closed" in str(caught.value.__cause__)
+        stalled.may_end.set()
+        thread.join(SAFETY)
+
+
+async def _read_one_piece_and_stall(http):
+    """Return the stream and a task that waits for its second piece."""
+    stream = await openai.AsyncOpenAI(http_client=http, api_key="unused").chat.completions.create(**STREAMED)
+    assert (await anext(stream)).choices[0].delta.content == "Hi"
+    reader = asyncio.create_task(anext(stream))
+    await asyncio.sleep(0)  # one step, up to its first wait
+    return stream, reader
+
+
+def test_stream_is_closed_by_another_task():
+    async def work():
+        stalled = StalledTransport()
+        async with async_transport(
+            client=ModelClient("openai/gpt-5.1", wire="openai_chat", key="k", transport=stalled)
+        ) as http:
+            stream, reader = await _read_one_piece_and_stall(http)
+            await stream.close()
+            with pytest.raises(openai.APIConnectionError) as caught:
+                await reader
+            assert "closed" in str(caught.value.__cause__)
+            assert stalled.is_ending.is_set()
+            assert not reader.cancelled()
+
+    asyncio.run(work())
+
+
+def test_cancelled_reader_of_a_closed_stream_is_cancelled():
+    async def work():
+        async with async_transport(
+            client=ModelClient("openai/gpt-5.1", wire="openai_chat", key="k", transport=StalledTransport())
+        ) as http:
+            stream, reader = await _read_one_piece_and_stall(http)
+            reader.cancel()
+            await stream.close()
+            with pytest.raises(asyncio.CancelledError):
+                await reader
+
+    asyncio.run(work())
 
 
 def test_timeout_in_the_middle_of_a_stream():

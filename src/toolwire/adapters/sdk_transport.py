@@ -13,11 +13,12 @@ The SDK's own key is never sent. httpx2 or httpx, which the SDKs install, is imp
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from contextlib import aclosing, contextmanager
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, cast
 
 from ..ir.errors import ConfigError, MissingExtra
 from ..ir.losses import Loss
@@ -147,18 +148,97 @@ class _Models:
             await self._fixed.aclose()
 
 
-class _WatchedTask:
-    """The task of an answer on the background event loop, so that any thread can cancel it."""
+class _StreamClosed(ConnectionError):
+    """The program closed the stream that it reads: a closed connection never ends in the end of the answer."""
 
-    async def relay(self, pieces: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
+    def __init__(self) -> None:
+        super().__init__("the stream was closed while it was read")
+
+
+class _SyncPieces:
+    """The pieces of an answer, read by one thread, and closed by any thread.
+
+    A generator runs in one thread at a time: `next` and `close` raise ValueError while another thread is in one of them.
+    So the lock is held in the generator, and is never waited for. If it is taken, a closing thread cancels the answer's
+    task on the background event loop, and a reading thread knows that another one closes the stream.
+    """
+
+    def __init__(self, answer: AsyncGenerator[Any, None]) -> None:
+        self._generator = iterate_blocking(self._relay(answer))
+        self._in_generator = threading.Lock()
+        self._is_closed = False
+
+    def __next__(self) -> Any:
+        if self._is_closed or not self._in_generator.acquire(blocking=False):
+            raise _StreamClosed
+        try:
+            return next(self._generator)
+        except asyncio.CancelledError:
+            raise _StreamClosed from None
+        finally:
+            self._in_generator.release()
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def close(self) -> None:
+        """Cancel the request. Wait for its end, unless another thread waits for a piece."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self._in_generator.acquire(blocking=False):
+            try:
+                self._generator.close()
+            finally:
+                self._in_generator.release()
+        elif self._task is not None:
+            self._loop.call_soon_threadsafe(self._task.cancel)
+
+    async def _relay(self, answer: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
         self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
-        async with aclosing(pieces):
-            async for piece in pieces:
+        async with aclosing(answer):
+            async for piece in answer:
                 yield piece
 
-    def cancel(self) -> None:
-        if self._task is not None:
-            self._loop.call_soon_threadsafe(self._task.cancel)
+
+class _AsyncPieces:
+    """The pieces of an answer, read by one task, and closed by any task.
+
+    An async generator cannot be closed while a task waits for its next piece. That task is cancelled instead, and the
+    cancellation ends here, as in `asyncio.timeout`.
+    """
+
+    def __init__(self, answer: AsyncGenerator[Any, None]) -> None:
+        self._generator = answer
+        self._reader: asyncio.Task[Any] | None = None
+        self._closed = asyncio.Event()
+
+    async def __anext__(self) -> Any:
+        if self._closed.is_set():
+            raise _StreamClosed
+        reader = self._reader = cast("asyncio.Task[Any]", asyncio.current_task())
+        cancellations = reader.cancelling()
+        try:
+            return await anext(self._generator)
+        except asyncio.CancelledError:
+            if not self._closed.is_set() or reader.uncancel() > cancellations:
+                raise
+            raise _StreamClosed from None
+        finally:
+            self._reader = None
+
+    def __aiter__(self) -> AsyncIterator[Any]:
+        return self
+
+    async def aclose(self) -> None:
+        """Cancel the request. Wait for its end, unless another task waits for a piece."""
+        if self._closed.is_set():
+            return
+        self._closed.set()
+        if self._reader is None:
+            await self._generator.aclose()
+        else:
+            self._reader.cancel()
 
 
 def _sync_class(http: Any) -> Any:
@@ -167,24 +247,16 @@ def _sync_class(http: Any) -> Any:
     class AnswerBytes(http.SyncByteStream):  # type: ignore[misc]
         """The body of an answer. Closing it, from any thread, cancels the request."""
 
-        def __init__(self, pieces: Generator[Any], watched: _WatchedTask, request: Any) -> None:
+        def __init__(self, pieces: _SyncPieces, request: Any) -> None:
             self._pieces = pieces
-            self._watched = watched
             self._request = request
 
         def __iter__(self) -> Iterator[bytes]:
-            try:
+            with _http_errors(http, self._request):
                 yield from self._pieces
-            except (TimeoutError, ConnectionError) as error:
-                raise _http_error(http, error, self._request) from error
-            except asyncio.CancelledError:
-                raise http.ReadError("the stream was closed by another thread", request=self._request) from None
 
         def close(self) -> None:
-            try:
-                self._pieces.close()
-            except ValueError:  # another thread waits for the next piece
-                self._watched.cancel()
+            self._pieces.close()
 
     class ModelTransport(http.BaseTransport):  # type: ignore[misc]
         """Answers requests with a model; toolwire's background event loop does the work."""
@@ -198,14 +270,10 @@ def _sync_class(http: Any) -> Any:
 
             Raises the HTTP library's own timeout or connection error.
             """
-            watched = _WatchedTask()
-            answer = self._server.answer(_read_request(request, request.read()))
-            pieces = iterate_blocking(watched.relay(answer))
-            try:
+            pieces = _SyncPieces(self._server.answer(_read_request(request, request.read())))
+            with _http_errors(http, request):
                 head = next(pieces)
-            except (TimeoutError, ConnectionError) as error:
-                raise _http_error(http, error, request) from error
-            return _make_response(http, head, AnswerBytes(pieces, watched, request))
+            return _make_response(http, head, AnswerBytes(pieces, request))
 
         def close(self) -> None:
             run_blocking(self._models.aclose())
@@ -217,18 +285,16 @@ def _async_class(http: Any) -> Any:
     """Like `_sync_class`, for asyncio."""
 
     class AsyncAnswerBytes(http.AsyncByteStream):  # type: ignore[misc]
-        """The body of an answer. Closing it cancels the request."""
+        """The body of an answer. Closing it, from any task, cancels the request."""
 
-        def __init__(self, pieces: AsyncGenerator[Any, None], request: Any) -> None:
+        def __init__(self, pieces: _AsyncPieces, request: Any) -> None:
             self._pieces = pieces
             self._request = request
 
         async def __aiter__(self) -> AsyncIterator[bytes]:
-            try:
+            with _http_errors(http, self._request):
                 async for piece in self._pieces:
                     yield piece
-            except (TimeoutError, ConnectionError) as error:
-                raise _http_error(http, error, self._request) from error
 
         async def aclose(self) -> None:
             await self._pieces.aclose()
@@ -241,11 +307,9 @@ def _async_class(http: Any) -> Any:
             self._models = models
 
         async def handle_async_request(self, request: Any) -> Any:
-            pieces = self._server.answer(_read_request(request, await request.aread()))
-            try:
+            pieces = _AsyncPieces(self._server.answer(_read_request(request, await request.aread())))
+            with _http_errors(http, request):
                 head = await anext(pieces)
-            except (TimeoutError, ConnectionError) as error:
-                raise _http_error(http, error, request) from error
             return _make_response(http, head, AsyncAnswerBytes(pieces, request))
 
         async def aclose(self) -> None:
@@ -272,8 +336,13 @@ def _make_response(http: Any, head: SdkAnswerHead | bytes, body: Any) -> Any:
     return http.Response(head.status, headers=head.headers, stream=body)
 
 
-def _http_error(http: Any, error: OSError, request: Any) -> Exception:
-    """Convert a network error to the HTTP library's error, from which an SDK makes its own."""
-    kind = http.ReadTimeout if isinstance(error, TimeoutError) else http.ConnectError
-    raised: Exception = kind(str(error) or "the model did not answer in time", request=request)
-    return raised
+@contextmanager
+def _http_errors(http: Any, request: Any) -> Iterator[None]:
+    """Convert network errors to the HTTP library's errors, from which an SDK makes its own."""
+    try:
+        yield
+    except TimeoutError as error:
+        raise http.ReadTimeout(str(error) or "the model did not answer in time", request=request) from error
+    except ConnectionError as error:
+        kind = http.ReadError if isinstance(error, _StreamClosed) else http.ConnectError
+        raise kind(str(error), request=request) from error
