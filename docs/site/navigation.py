@@ -34,6 +34,7 @@ NAVIGATION: dict[str, list[str]] = {
         "docs/repair.md",
         "docs/streams.md",
         "docs/losses.md",
+        "docs/notebooks.md",
         "docs/openapi.md",
         "docs/retrieval.md",
         "docs/mcp.md",

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from ..ir.errors import ConfigError
+from ..ir.notebook import repr_html
 from ..ir.tools import Tool
 from ..ir.value import Value
 from ..schema.dialects import DIALECTS, PORTABLE
@@ -100,6 +101,8 @@ class Finding(Value, frozen=True):
     file: str = ""
     line: int = 0
     paths: tuple[str, ...] = ()
+    _columns = "level rule tool where message fix"
+    _repr_html_ = repr_html
 
     @property
     def fingerprint(self) -> str:

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from .losses import LossError as LossError
     from .losses import Losses as Losses
     from .losses import require_lossless as require_lossless
+    from .notebook import ValueTable as ValueTable
     from .parts import Artefact as Artefact
     from .parts import Extra as Extra
     from .parts import Media as Media
@@ -90,6 +91,7 @@ else:
             ),
             "folding": "Folder fold unfold",
             "losses": "Loss LossError Losses require_lossless",
+            "notebook": "ValueTable",
             "parts": "Artefact Extra Media Opaque Part Reasoning Refusal Text ToolCall ToolResult",
             "pointer": "JSON Object",
             "request": "Message OutputFormat Params ReasoningConfig Request found_in_history",

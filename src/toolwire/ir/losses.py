@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, TypeAlias
 
 from .errors import EncodeError
+from .notebook import repr_html
 from .value import Value
 
 Action: TypeAlias = Literal["dropped", "weakened", "rewritten", "moved"]
@@ -42,6 +43,8 @@ class Loss(Value, frozen=True):
     severity: Severity
     detail: str
     target: str | None = None
+    _columns = "severity path concept action detail target"
+    _repr_html_ = repr_html
 
     def __str__(self) -> str:
         place = self.path or "/" if self.target is None else f"{self.path or '/'} → {self.target or '/'}"

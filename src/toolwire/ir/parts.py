@@ -19,6 +19,7 @@ from typing import Literal, TypeAlias
 
 from msgspec.structs import replace
 
+from .notebook import repr_html
 from .pointer import JSON, Object
 from .text import dumps
 from .value import Value
@@ -118,6 +119,8 @@ class ToolCall(Value, frozen=True, tag_field="part", tag="call"):
     cache: str | None = None
     artefacts: tuple[Artefact, ...] = ()
     extra: Extra = {}
+    _columns = "name text state id"
+    _repr_html_ = repr_html
 
     @property
     def text(self) -> str:
@@ -155,6 +158,8 @@ class ToolResult(Value, frozen=True, tag_field="part", tag="result"):
     cache: str | None = None
     extra: Extra = {}
     found: tuple[str, ...] = ()
+    _columns = "name text is_error call_id"
+    _repr_html_ = repr_html
 
     @property
     def text(self) -> str:

@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 from msgspec.structs import replace
 
 from .errors import ToolwireError
+from .notebook import html_table, table_of
 from .parts import Extra, Part, Text, ToolCall
 from .value import Value
 
@@ -177,3 +178,6 @@ class Response(Value, frozen=True):
     @property
     def text(self) -> str:
         return "".join(part.text for part in self.parts if isinstance(part, Text))
+
+    def _repr_html_(self) -> str:
+        return html_table(*table_of(self.calls), self.text)

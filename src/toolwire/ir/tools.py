@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
+from .notebook import repr_html
 from .parts import Extra
 from .pointer import Object
 from .value import Value
@@ -52,6 +53,8 @@ class Tool(Value, frozen=True):
     deferred: bool | None = None
     cache: str | None = None
     extra: Extra = {}
+    _columns = "name effect description"
+    _repr_html_ = repr_html
 
 
 class ToolChoice(Value, frozen=True):

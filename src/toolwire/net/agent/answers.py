@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Generic
 
 from ...ir.errors import ConfigError, ToolwireError
+from ...ir.notebook import html_table
 from ...ir.parts import ToolCall, ToolResult
 from ...ir.request import Message
 from ...ir.response import Response, Usage
@@ -115,6 +116,11 @@ class Answer(Value, Generic[Output], frozen=True):
             for part in parts
             if isinstance(part, ToolResult) and (part.name is None or part.name != self.output_tool)
         )
+
+    def _repr_html_(self) -> str:
+        results = {result.call_id: result.text for result in self.results}
+        rows = [(call.name, call.text, results.get(call.id, "")) for call in self.calls]
+        return html_table(("call", "arguments", "result"), rows, self.text or self.reason)
 
 
 def history_messages(history: Sequence[Message] | Answer[Any]) -> tuple[Message, ...]:

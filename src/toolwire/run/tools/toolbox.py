@@ -19,6 +19,7 @@ from typing import Any, Protocol, TypeAlias, Unpack, get_args, runtime_checkable
 from msgspec.structs import replace
 
 from ...ir.errors import ConfigError
+from ...ir.notebook import html_table, table_of
 from ...ir.tools import Effect, Tool
 from ...ir.value import Value
 from .function_tool import FunctionTool, Options, OptionValues, Parameters, require_option_names, tool
@@ -123,6 +124,9 @@ class Toolbox:
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    def _repr_html_(self) -> str:
+        return html_table(*table_of(self.tools))
 
     def __add__(self, other: Source) -> Toolbox:
         """Combine two toolboxes, or a toolbox and any other source."""
@@ -387,10 +391,9 @@ def _collect_entries(source: Source) -> Iterable[Entry]:
 def _module_entries(module: ModuleType) -> list[Entry]:
     """Return the tools of a module; if none is marked, its own public functions. ConfigError if it has neither."""
     members = [value for name, value in vars(module).items() if not name.startswith("_")]
-    marked = [value for value in members if isinstance(value, (FunctionTool, Entry))]
-    if marked:
-        return [entry for value in marked for entry in _collect_entries(value)]
-    functions = [value for value in members if inspect.isfunction(value) and value.__module__ == module.__name__]
-    if not functions:
+    found = [value for value in members if isinstance(value, (FunctionTool, Entry))] or [
+        value for value in members if inspect.isfunction(value) and value.__module__ == module.__name__
+    ]
+    if not found:
         raise ConfigError(f"the module {module.__name__} has no functions", hint="mark some with @toolwire.tool")
-    return [entry for value in functions for entry in _collect_entries(value)]
+    return [entry for value in found for entry in _collect_entries(value)]
