@@ -218,7 +218,9 @@ class Gateway:
             self._runners,
         )
         self._responses_api = ResponsesApi(self._dependencies, self._reader, self._limiter, self._http)
-        self._metadata_api = MetadataApi(self._dependencies, self._reader, self._limiter, self._metrics)
+        self._metadata_api = MetadataApi(
+            self._dependencies, self._reader, self._limiter, self._metrics, has_mcp=self._mcp_mount is not None
+        )
 
     def _open_ranker(self, settings: Settings) -> ToolRanker:
         """Return the tool ranker, which reloads share. The first settings with `retrieve` load the encoder and log it."""

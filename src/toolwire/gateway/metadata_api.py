@@ -18,10 +18,11 @@ from ..ir.tools import Tool
 from ..stream.strict import parse_object
 from ..wire.models.lists import ListedModel, model_entry, model_list, ollama_description
 from ..wire.protocol import Wire
-from .keys import Caller, Limiter
+from .keys import ANONYMOUS, Caller, Limiter
 from .memory import MemoryReservation
 from .request.client_request import ClientRequest
 from .request.dependencies import Dependencies
+from .request.openapi_document import openapi_document
 from .request.reader import RequestReader
 from .request.routes import VERSION, Route
 from .retrieval.tool_ranker import ToolRanker
@@ -72,17 +73,26 @@ class MetadataApi:
         reader: RequestReader,
         limiter: Limiter,
         metrics: Callable[[], bytes] | None,
+        has_mcp: bool,
     ) -> None:
         self._dependencies = dependencies
         self._reader = reader
         self._limiter = limiter
         self._metrics = metrics
+        self._has_mcp = has_mcp
         self._created = int(time()) // _DAY * _DAY  # of listed models: the day of the settings, equal in all workers
 
     async def answer(
         self, http_exchange: HttpExchange, route: Route, caller: Caller, memory: MemoryReservation
     ) -> None:
-        """Write the answer for a route: a token count, the version, loaded models, the list, or one model."""
+        """Write the answer for a route: a token count, the version, loaded models, the list, one model, or OpenAPI."""
+        if route.action == "openapi":
+            root_path = http_exchange.root_path
+            document = openapi_document(
+                requires_key=caller is not ANONYMOUS, has_mcp=self._has_mcp, root_path=root_path
+            )
+            await http_exchange.respond(200, _JSON, document)
+            return
         if route.action == "count":
             body: Object = {route.ingress.count_field: await self._count_tokens(http_exchange, route, caller, memory)}
         elif route.action == "version":

@@ -33,7 +33,8 @@ StateAction: TypeAlias = Literal[
     "create_items",
 ]
 RouteAction: TypeAlias = (
-    Literal["generate", "count", "models", "model", "processes", "alive", "ready", "metrics", "version"] | StateAction
+    Literal["generate", "count", "models", "model", "processes", "alive", "ready", "metrics", "version", "openapi"]
+    | StateAction
 )
 
 VERSION = "0.31.0"
@@ -126,7 +127,7 @@ class Route(Struct, frozen=True):
         return "" if self.model is not None else "/model"
 
 
-_ROUTE_TABLE: tuple[tuple[str, str, RouteAction, str], ...] = (
+ROUTE_TABLE: tuple[tuple[str, str, RouteAction, str], ...] = (
     ("POST", r"(?:/v1)?/chat/completions", "generate", "openai_chat"),
     ("POST", r"(?:/v1)?/responses", "generate", "openai_responses"),
     ("GET", r"(?:/v1)?/responses/(?P<id>(?!compact$|input_tokens$)[^/]+)", "get_response", "openai_responses"),
@@ -161,9 +162,10 @@ _ROUTE_TABLE: tuple[tuple[str, str, RouteAction, str], ...] = (
     ("GET", r"/(?:health|healthz|livez)", "alive", "openai_chat"),
     ("GET", r"/(?:ready|readyz)", "ready", "openai_chat"),
     ("GET", r"/metrics", "metrics", "openai_chat"),
+    ("GET", r"/openapi\.json", "openapi", "openai_chat"),
 )
 _MAX_CACHED_PATH = 1024  # characters of a path that is worth caching
-_ROUTES = [(method, re.compile(path), action, INGRESSES[wire]) for method, path, action, wire in _ROUTE_TABLE]
+_ROUTES = [(method, re.compile(path), action, INGRESSES[wire]) for method, path, action, wire in ROUTE_TABLE]
 
 
 def match_route(method: str, path: str, headers: Container[str]) -> Route | None:

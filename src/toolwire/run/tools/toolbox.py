@@ -391,7 +391,7 @@ def _collect_entries(source: Source) -> Iterable[Entry]:
 def _module_entries(module: ModuleType) -> list[Entry]:
     """Return the tools of a module; if none is marked, its own public functions. ConfigError if it has neither."""
     members = [value for name, value in vars(module).items() if not name.startswith("_")]
-    found = [value for value in members if isinstance(value, (FunctionTool, Entry))] or [
+    found: list[Any] = [value for value in members if isinstance(value, (FunctionTool, Entry))] or [
         value for value in members if inspect.isfunction(value) and value.__module__ == module.__name__
     ]
     if not found:
