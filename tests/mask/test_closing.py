@@ -7,7 +7,7 @@ import jsonschema_rs
 import pytest
 
 from byte_tokenizer import accepts, allowed_tokens, make_tokenizer, random_text
-from toolwire.mask import JSONSchemaMask, RegexMask, UnfinishedOutput
+from toolwire.mask import JSONSchemaMask, RegexMask, UnfinishedOutput, closing
 from toolwire.mask.closing import find_closing
 
 SCHEMAS = {
@@ -92,8 +92,6 @@ def test_limited_regular_expression_is_completed():
 
 
 def test_searches_are_few_even_for_a_long_output(monkeypatch):
-    from toolwire.mask import closing
-
     calls = []
     search = closing.find_closing
     monkeypatch.setattr(closing, "find_closing", lambda *options: calls.append(1) or search(*options))
@@ -101,3 +99,36 @@ def test_searches_are_few_even_for_a_long_output(monkeypatch):
     state = random_text(mask, random.Random(3), 2_000)
     state.finish()
     assert len(calls) < 60
+
+
+def test_search_counts_no_contents_of_values_as_states():
+    """With them, eight strings of three letters have more states than the budget of a search."""
+    schema = {
+        "type": "object",
+        "properties": {f"k{number}": {"type": "string", "minLength": 3} for number in range(8)},
+        "required": ["k3", "k7"],
+        "additionalProperties": False,
+    }
+    tokenizer = make_tokenizer()
+    search = closing.ClosingSearch(tokenizer, frozenset(), closing._MAX_STATES)
+    path = search.shortest(JSONSchemaMask(schema, tokenizer).start().matcher)
+    assert jsonschema_rs.is_valid(schema, json.loads(tokenizer.decode(path)))
+
+
+def test_search_without_comparison_reads_its_text_once(monkeypatch):
+    class CountedPattern:
+        read = 0
+
+        def sub(self, replacement, text):
+            self.read += len(text)
+            return pattern.sub(replacement, text)
+
+    pattern = closing._SCALARS
+    counted = CountedPattern()
+    monkeypatch.setattr(closing, "_SCALARS", counted)
+    tokenizer = make_tokenizer()
+    schema = {"type": "array", "items": {"type": "string", "minLength": 20}, "minItems": 50}
+    search = closing.ClosingSearch(tokenizer, frozenset(), 0)
+    text = tokenizer.decode(search.first(JSONSchemaMask(schema, tokenizer).start().matcher))
+    assert jsonschema_rs.is_valid(schema, json.loads(text))
+    assert counted.read < 20 * len(text)

@@ -29,8 +29,12 @@ _MAX_OTHERS = 200  # allowed tokens that are looked at; inside a text nearly the
 _MAX_FILLER, _MANY_FILLERS = 16, 2_000
 _MAX_CHECKED = 16  # choices near the limit that are checked by a search
 _QUOTE = 0x22  # the byte of "
-_SCALARS = re.compile(rb'"(?:[^"\\]|\\.)*"(?!:)|-?[0-9][0-9.eE+-]*|true|false|null', re.DOTALL)
-"""Values without inner structure, complete; keys are followed by a colon."""
+# Complete values without inner structure. Keys are followed by a colon; a string at the end may be a key. Without the
+# conditions on the letter before, the text between a key and its value would be a string, and digits of a key a number.
+_SCALARS = re.compile(
+    rb'"(?<![^\[{,:\s]")(?!:)(?:[^"\\]|\\.)*+"(?!:|\Z)|[0-9](?<![^\[{,:\s-].)[0-9.eE+-]*+|true|false|null', re.DOTALL
+)
+_PIECES = re.compile(rb'"(?:[^"\\]|\\.)*+("|\\?\Z)|[^"]++', re.DOTALL)  # strings, maybe open, and the text between them
 
 
 class ClosingPlan:
@@ -165,16 +169,10 @@ class ClosingSearch:
         self._table = _closing_table(tokenizer)
         self._budget = budget
 
-    @property
-    def letters(self) -> list[int]:
-        """Tokens of letters that only free text allows together."""
-        found: list[int] = self._table.letters.tolist()
-        return found
-
     def shortest(self, matcher: Any) -> list[int] | None:
         """Return the fewest tokens to an accepting state, or None if the budget of states is used up.
 
-        Dijkstra's algorithm; the text without the contents of values identifies a state.
+        Dijkstra's algorithm; the text without the contents of values identifies a state. The budget bounds the texts.
         """
         order = 0
         frontier: list[tuple[int, int, Any, list[int], bytes]] = [(0, 0, matcher.deep_copy(), [], b"")]
@@ -199,22 +197,26 @@ class ClosingSearch:
     def first(self, matcher: Any) -> list[int] | None:
         """Return a path to an accepting state without comparing alternatives, or None if it leads nowhere.
 
-        Each step takes the first continuation that changes the structure, not only the length of a value.
+        Each step takes the first continuation that changes the structure, not only the length of a value. Only the last
+        value of the text can still grow, so a step costs no more after a long text.
         """
-        state, path, key = matcher.deep_copy(), list[int](), b""
+        state, path, text, last = matcher.deep_copy(), list[int](), bytearray(), b""
         for _ in range(_MAX_STEPS):
             if state.is_accepting():
                 return path
-            options = self._continuations(state, key)
-            keys = [_SCALARS.sub(b"0", key + self._tokenizer.engine.decode_bytes(tokens)) for tokens in options]
-            chosen = next((number for number, next_key in enumerate(keys) if next_key != key), 0)
+            options = self._continuations(state, text)
+            added = [self._tokenizer.engine.decode_bytes(tokens) for tokens in options]
+            outlines = [_SCALARS.sub(b"0", last + more) for more in added]
+            chosen = next((number for number, outline in enumerate(outlines) if outline != last), 0)
             if not options or not state.consume_tokens(options[chosen]):
                 return None
             path += options[chosen]
-            key = keys[chosen]
+            text += added[chosen]
+            for piece in _PIECES.finditer(outlines[chosen]):  # only the last letter or string depends on more text
+                last = piece[0][-1:] if piece[1] is None else b'"' + piece[1]
         return None
 
-    def _continuations(self, state: Any, written: bytes) -> list[list[int]]:
+    def _continuations(self, state: Any, written: bytes | bytearray) -> list[list[int]]:
         """Return the next token sequences to try: the forced one, or a few that close strings, arrays and objects.
 
         Inside a string, fillers reach a minimum length if no quote is allowed yet. Elsewhere, if nothing can be closed,
@@ -278,8 +280,7 @@ def _closing_table(tokenizer: MaskTokenizer) -> _ClosingTable:
     # a separator requires another value after it, so tokens without separators are better, and then longer ones
     structural.sort(key=lambda pair: (sum(letter in b",: " for letter in pair[0]), -len(pair[0]), pair[0]))
     plain = [(text, token) for token, text in enumerate(tokenizer.token_bytes) if text.isalnum() and text.isascii()]
-    digits = sorted((text, token) for text, token in plain if text.isdigit())
-    digits.sort(key=lambda pair: len(pair[0]))
+    digits = sorted((pair for pair in plain if pair[0].isdigit()), key=lambda pair: (len(pair[0]), pair))
     fillers = sorted((text for text in plain if len(text[0]) <= _MAX_FILLER), key=lambda pair: (-len(pair[0]), pair[0]))
     letters = [pair for pair in plain if pair[0] in (b"a", b"z", b"Q")]
     return _ClosingTable(

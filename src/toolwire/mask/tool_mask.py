@@ -78,7 +78,7 @@ class _TagSearch(ClosingSearch):
 
     closers: tuple[list[int], ...]
 
-    def _continuations(self, state: Any, written: bytes) -> list[list[int]]:
+    def _continuations(self, state: Any, written: bytes | bytearray) -> list[list[int]]:
         found: list[list[int]] = []
         for tokens in self._ends(written):
             if state.validate_tokens(tokens) == len(tokens) and self._closes(state, tokens):
@@ -87,7 +87,7 @@ class _TagSearch(ClosingSearch):
                     break
         return found or super()._continuations(state, written)
 
-    def _ends(self, written: bytes) -> Iterator[list[int]]:
+    def _ends(self, written: bytes | bytearray) -> Iterator[list[int]]:
         """Yield closing texts as tokens, and before them the missing parts of texts that `written` already begins."""
         engine = self._tokenizer.engine
         for tokens in self.closers:
@@ -100,7 +100,7 @@ class _TagSearch(ClosingSearch):
 
     def _closes(self, state: Any, tokens: list[int]) -> bool:
         """Return False if the tokens are only text of a value: any letter may follow, and the output may not end."""
-        if any(state.validate_tokens([*tokens, letter]) == len(tokens) for letter in self.letters):
+        if any(state.validate_tokens([*tokens, letter]) == len(tokens) for letter in self._table.letters.tolist()):
             return True
         following = state.deep_copy()
         return bool(following.consume_tokens(tokens)) and bool(following.is_accepting())
