@@ -181,16 +181,30 @@ def test_empty_tools_and_tool_choice_are_not_sent():
         assert not {"tools", "tool_choice", "toolConfig"} & set(sent)
 
 
+CODING_AGENT = {
+    "model": "m",
+    "max_tokens": 9,
+    "messages": [{"role": "user", "content": "hi"}],
+    "metadata": {"user_id": '{"device_id": "secret"}'},
+}
+
+
 def test_json_user_id_is_not_sent_to_another_provider():
-    body = {
-        "model": "m",
-        "max_tokens": 9,
-        "messages": [{"role": "user", "content": "hi"}],
-        "metadata": {"user_id": '{"device_id": "secret"}'},
-    }
-    translated = toolwire.translate(body, source="anthropic", target="openai_chat")
+    translated = toolwire.translate(CODING_AGENT, source="anthropic", target="openai_chat", strict=True)
     assert "secret" not in str(translated.body)
-    assert "/metadata" in [loss.path for loss in translated.losses]
+    assert [(loss.path, loss.severity) for loss in translated.losses] == [("/metadata/user_id", "info")]
+
+
+def test_json_user_id_is_kept_between_requests_of_its_provider():
+    anthropic = toolwire.wire.get("anthropic")
+    fitted = toolwire.prepare(anthropic.decode_request(CODING_AGENT), anthropic)
+    assert anthropic.encode_request(fitted.request).body == CODING_AGENT
+    assert not fitted.losses
+
+
+def test_user_of_other_wires_is_an_id_whatever_its_text():
+    body = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "user": "{ann}"}
+    assert toolwire.translate(body, source="openai_chat", target="openai_responses").body["user"] == "{ann}"
 
 
 def test_files_of_one_provider_are_not_sent_to_another():

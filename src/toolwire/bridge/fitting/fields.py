@@ -111,17 +111,10 @@ def _drop_refused(params: Params, refused: dict[str, str], losses: Losses) -> Pa
 def _fit_limits(params: Params, limits: Limits, losses: Losses) -> Params:
     """Return the parameters within the limits of the target, and add every change to `losses`.
 
-    A `user` that is a document or too long is dropped, surplus stop sequences are cut, a `max_tokens` that is too small
+    A `user` that is too long is dropped, surplus stop sequences are cut, a `max_tokens` that is too small
     is raised, a `top_k` with a fraction is rounded down or, out of range, dropped, and other numbers become the nearest
     bound of their range.
     """
-    if params.user is not None and params.user.startswith("{"):
-        # Claude Code sends a JSON document (device, account, session), which is only for Anthropic. A request has no
-        # record of its source, so the document is dropped for the same provider too; requests that need no
-        # translation are forwarded with it.
-        detail = "it contains more than an id, which only its own provider may get"
-        losses.add(join("params", "user"), "user", "dropped", detail, "info")
-        params = replace(params, user=None)
     if params.user is not None and limits.user_length is not None and len(params.user) > limits.user_length:
         detail = f"it has {len(params.user)} characters; the target accepts {limits.user_length}"
         losses.add(join("params", "user"), "user", "dropped", detail)
@@ -292,7 +285,7 @@ class _FieldDropper:
 
 
 # Bookkeeping fields of a wire, without use on another one.
-_BOOKKEEPING = frozenset({"id", "status", "index", "object", "phase"})
+_BOOKKEEPING = frozenset({"id", "status", "index", "object", "phase", "user_id"})
 # State that the provider stores; without it the model lacks the context of the conversation.
 _CONVERSATION = frozenset({"previous_response_id", "conversation", "prompt", "cachedContent", "container"})
 # Fields of a request with the same name and meaning on two wires, by target and source, each with the kind of cache

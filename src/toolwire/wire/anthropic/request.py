@@ -123,14 +123,18 @@ def _make_message(role: Role, raw: Object, field: str = "content") -> Message:
 
 
 def _read_user(body: Object, params: dict[str, Any], extra: Extra) -> None:
-    """Read `metadata`: `user_id` is the parameter `user`, and the other fields go into `extra`."""
+    """Read `metadata`: `user_id` is the parameter `user`, and the other fields go into `extra`.
+
+    Claude Code's `user_id` is a JSON document (device, account, session) for Anthropic alone, so it is not `user`.
+    """
     metadata = body.get("metadata")
     if not metadata:
         return
     user = read_optional_string(require_object(metadata, "metadata"), "user_id")
-    if user is not None:
+    is_id = user is not None and not user.startswith("{")
+    if is_id:
         params["user"] = user
-    read_extra(metadata, ("user_id",), f"{NAME}/metadata", extra)
+    read_extra(metadata, ("user_id",) if is_id or not user else (), f"{NAME}/metadata", extra)
 
 
 def _read_thinking(body: Object, extra: Extra) -> tuple[ReasoningConfig | None, OutputFormat | None]:
