@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import sys
 
 import pytest
 
@@ -17,6 +19,7 @@ from toolwire.mcp.server.offers import make_contents, make_messages
 from toolwire.mcp.server.registry import server_json
 from toolwire.mcp.server.request_context import InputNeeded
 from toolwire.mcp.server.server import RequestState
+from toolwire.mcp.server.stdio import serve_stdio
 from toolwire.net.stores.memory import MemoryStore
 from toolwire.run.tools.toolbox import Entry
 from waiting import SAFETY
@@ -365,3 +368,53 @@ def test_server_json_is_validated():
         with pytest.raises(ConfigError):
             server_json(**{**good, **changed})
     assert json.dumps(server_json(**good, title="T", repository="https://github.com/me/x"))
+
+
+@pytest.mark.parametrize("is_batch", [False, True])
+@pytest.mark.parametrize("effect", ["read", "write"])
+def test_interrupted_server_has_no_call_in_progress_when_it_returns(effect, is_batch, monkeypatch):
+    """Then its caller closes the store, which the end of a call uses. A read is cancelled, a write is finished."""
+    ended = []
+
+    async def main():
+        started, released = asyncio.Event(), asyncio.Event()
+
+        @tool(effect=effect)
+        async def wait() -> str:
+            """Wait until released or cancelled."""
+            started.set()
+            try:
+                await released.wait()
+                ended.append("write")
+            except asyncio.CancelledError:
+                await asyncio.sleep(0)
+                ended.append("read")
+                raise
+            return "waited"
+
+        call = {"name": "wait", "arguments": {}}
+        hello = {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+        request = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call}
+        lines = [
+            {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello},
+            [request] if is_batch else request,
+        ]
+        server = Server(wait, store=MemoryStore())
+        serving = asyncio.create_task(serve_stdio(server))
+        os.write(writing, b"".join(json.dumps(line).encode() + b"\n" for line in lines))
+        async with asyncio.timeout(SAFETY):
+            await started.wait()
+            os.write(writing, json.dumps({**request, "id": 3}).encode() + b"\n")
+            serving.cancel()
+            if effect == "write":
+                asyncio.get_running_loop().call_later(0.01, released.set)
+            await asyncio.wait([serving])
+        assert ended == [effect]
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        server.close()
+
+    reading, writing = os.pipe()
+    with os.fdopen(reading) as source:
+        monkeypatch.setattr(sys, "stdin", source)
+        asyncio.run(main())
+    os.close(writing)

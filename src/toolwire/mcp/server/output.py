@@ -94,3 +94,4 @@ def reserve_stdout() -> Iterator[Any]:
         sys.stdout = saved_stdout
         if not reserved.closed:
             os.dup2(reserved.fileno(), 1)
+            reserved.close()

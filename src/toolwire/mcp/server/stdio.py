@@ -1,6 +1,7 @@
 """MCP on standard input and output: one message per line.
 
-The server ends when its input ends. Running requests get a short time to finish.
+The server ends when its input ends. Running requests get a short time to finish. If it is cancelled, by Ctrl-C, it cancels
+them. In both cases no request runs any more when `serve_stdio` returns, so that the caller may then close the store.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ class LineServer(asyncio.Protocol):
         self._lines = NDJSONDecoder(LIMIT)
         self._input: asyncio.ReadTransport | None = None
         self._batches: set[asyncio.Task[None]] = set()
+        self._is_closed = False  # no message is received any more
         self.conversation = Conversation(server, self.emit)
         self.ended = asyncio.get_running_loop().create_future()
 
@@ -50,10 +52,12 @@ class LineServer(asyncio.Protocol):
         self._pause_if_busy()
 
     def _receive_line(self, line: bytes) -> None:
-        """Handle one line.
+        """Handle one line, unless the server is closing.
 
         A batch is answered as a whole, so it runs in a task of its own; an unreadable line fails.
         """
+        if self._is_closed:
+            return
         if is_batch(line):
             task = asyncio.create_task(self._answer_batch(line))
             self._batches.add(task)
@@ -97,10 +101,15 @@ class LineServer(asyncio.Protocol):
         self._end()
 
     async def close(self, grace: float) -> None:
-        """Wait up to `grace` seconds for running requests, then close."""
+        """Stop reading, wait up to `grace` seconds for running requests, then cancel them and wait for their end."""
+        self._is_closed = True
+        if self._input is not None:
+            self._input.close()
         if self._batches and grace:
             await asyncio.wait(self._batches, timeout=grace)
-        await self.conversation.close(grace)
+        for task in self._batches:
+            task.cancel()
+        await asyncio.gather(self.conversation.close(grace), *self._batches, return_exceptions=True)
 
     def _end(self) -> None:
         if not self.ended.done():
@@ -108,25 +117,28 @@ class LineServer(asyncio.Protocol):
 
 
 async def serve_stdio(server: Server) -> None:
-    """Serve until the input ends or the output is closed by its reader."""
+    """Serve until the input ends or the output is closed by its reader. No request runs any more when it returns."""
     with reserve_stdout() as output:
         sink, lost = await open_output(output)
-        lines = await _open_input(server, sink)
-        await asyncio.wait({lines.ended, lost}, return_when=asyncio.FIRST_COMPLETED)
-        await lines.close(0.0 if lost.done() else _GRACE)
-        sink.close()
+        lines = LineServer(server, sink)
+        grace = 0.0  # of a cancelled server, and of one whose answers nobody reads
+        try:
+            await _read_input(lines)
+            await asyncio.wait({lines.ended, lost}, return_when=asyncio.FIRST_COMPLETED)
+            grace = 0.0 if lost.done() else _GRACE
+        finally:
+            await lines.close(grace)
+            sink.close()
         await asyncio.wait({lost}, timeout=_GRACE)
 
 
-async def _open_input(server: Server, sink: OutputStream) -> LineServer:
-    """Connect standard input to a LineServer. Files and devices such as /dev/null cannot be polled; they are read here."""
-    loop = asyncio.get_running_loop()
-    mode = os.fstat(0).st_mode
-    if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(0)):
-        lines = LineServer(server, sink)
-        while not lines.ended.done() and (data := await asyncio.to_thread(os.read, 0, _READ_BYTES)):
-            lines.data_received(data)
-        lines.connection_lost(None)
-        return lines
-    _, lines = await loop.connect_read_pipe(lambda: LineServer(server, sink), sys.stdin.buffer)
-    return lines
+async def _read_input(lines: LineServer) -> None:
+    """Connect standard input to `lines`. Files and devices such as /dev/null cannot be polled; they are read here."""
+    number = sys.stdin.fileno()
+    mode = os.fstat(number).st_mode
+    if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(number):
+        await asyncio.get_running_loop().connect_read_pipe(lambda: lines, sys.stdin.buffer)
+        return
+    while not lines.ended.done() and (data := await asyncio.to_thread(os.read, number, _READ_BYTES)):
+        lines.data_received(data)
+    lines.connection_lost(None)
