@@ -10,6 +10,7 @@ import asyncio
 import contextvars
 import inspect
 import logging
+import os
 import random
 import threading
 import time
@@ -237,7 +238,7 @@ class StoreSteps:
     def __init__(self, store: Store | None) -> None:
         self._optional_store = store
         self._threads = ThreadPool(_THREADS)
-        self._operations: set[Future[Any]] = set()  # that are not done
+        self._operations: dict[Future[Any], int] = {}  # that are not done, each with its process
         self._is_closed = False
         delay = 0.0 if random.random() < _FIRST_USE_SHARE else random.uniform(0.0, _SWEEP_INTERVAL)
         self._next_sweep = time.monotonic() + delay
@@ -259,8 +260,8 @@ class StoreSteps:
 
     def _track(self, operation: Future[Any]) -> Future[Any]:
         """Keep an operation until it is done, for `close`."""
-        self._operations.add(operation)
-        operation.add_done_callback(self._operations.discard)
+        self._operations[operation] = os.getpid()
+        operation.add_done_callback(self._operations.pop)
         return operation
 
     async def perform(self, step: Step) -> Any:
@@ -320,17 +321,20 @@ class StoreSteps:
             asyncio.get_running_loop()
         except RuntimeError:
             end = time.monotonic() + _CLOSE_TIMEOUT
-            begun = self._operations.copy()  # other threads add operations
-            while begun and (left := end - time.monotonic()) > 0:
+            while (begun := self._unfinished()) and (left := end - time.monotonic()) > 0:
                 wait(begun, left)
-                begun = {operation for operation in self._operations.copy() if not operation.done()}
 
     async def aclose(self) -> None:
         """Wait like `close`, while the event loop goes on."""
         self._is_closed = True
         end = time.monotonic() + _CLOSE_TIMEOUT
-        while self._operations and time.monotonic() < end:  # noqa: ASYNC110  # they end in threads
+        while self._unfinished() and time.monotonic() < end:  # noqa: ASYNC110  # they end in threads
             await asyncio.sleep(0.01)
+
+    def _unfinished(self) -> set[Future[Any]]:
+        """Return the operations of this process that are not done. A forked process also holds its parent's."""
+        begun = self._operations.copy()  # other threads add operations
+        return {operation for operation, process in begun.items() if process == os.getpid() and not operation.done()}
 
     def _sweep(self) -> None:
         """Remove expired records and runs, and set the time of the next sweep: soon if some are left.

@@ -93,6 +93,7 @@ class TraceObserver:
         self._folder = None if folder is None else Path(folder)
         self._prune = None if self._folder is None or keep is None else make_pruner(self._folder, keep)
         self._thread = ThreadPool(1)
+        self._process = os.getpid()
         self._waiting: deque[Future[Any]] = deque()
         self._file = None if file is None else Path(file)
         self._numbers = count(1)
@@ -141,6 +142,8 @@ class TraceObserver:
             except Exception:  # noqa: BLE001  # a failing recording must not fail the operation
                 _log.exception("cannot record an operation")
 
+        if self._process != os.getpid():  # after a fork, the queue is the parent's, which never ends here
+            self._process, self._waiting = os.getpid(), deque()
         future = self._thread.submit(run)
         self._waiting.append(future)
         with suppress(IndexError):  # another thread may take the last one
