@@ -6,8 +6,8 @@ Transports pass in messages (`receive`) and a function that writes messages (`em
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import TypeAlias
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeAlias
 
 from ...ir.pointer import Object
 from ...run.calls.context import ToolError
@@ -48,14 +48,13 @@ def stateless_exchange(
     work: ServeRequest, emit: Emit, principal: str = "", *, is_remote: bool = False
 ) -> RequestContext:
     """Make the context of a stateless request, whose `_meta` describes the client. It cannot send questions."""
-    meta = work.meta
     return RequestContext(
-        meta,
+        work.meta,
         work.version,
         emit,
-        client=meta.client,
-        capabilities=meta.capabilities,
-        log_level=meta.log_level,
+        client=work.meta.client,
+        capabilities=work.meta.capabilities,
+        log_level=work.meta.log_level,
         principal=principal,
         is_remote=is_remote,
     )
@@ -82,7 +81,7 @@ class Conversation:
         self.peer = ServerProtocol(server.catalog)
         self.principal = principal
         self._emit = emit
-        self._tasks: dict[RequestId, asyncio.Task[None]] = {}
+        self._tasks: dict[object, asyncio.Task[None]] = {}  # by the id of their request
         self._subscriptions: dict[RequestId, tuple[OpenSubscription, Listener]] = {}
         self._pending_replies: dict[RequestId, asyncio.Future[Object]] = {}
         self._sent_requests = 0  # counts the questions to the client, to number them
@@ -141,8 +140,11 @@ class Conversation:
 
     def start(self, work: ServeRequest, emit: Emit, done: Callable[[SendMessage], None]) -> asyncio.Task[None]:
         """Serve a request. `done` is not called if the request is cancelled."""
-        number = work.request.id
-        task = asyncio.create_task(self._serve(work, emit, done))
+        return self.track(work.request.id, self._serve(work, emit, done))
+
+    def track(self, number: object, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Start work that `busy` counts and `close` ends, under the id of its request or a new object."""
+        task = asyncio.create_task(work)
         self._tasks[number] = task
         task.add_done_callback(lambda _: self._tasks.pop(number, None))
         return task

@@ -30,8 +30,6 @@ class LineServer(asyncio.Protocol):
         self._output = output
         self._lines = NDJSONDecoder(LIMIT)
         self._input: asyncio.ReadTransport | None = None
-        self._batches: set[asyncio.Task[None]] = set()
-        self._is_closed = False  # no message is received any more
         self.conversation = Conversation(server, self.emit)
         self.ended = asyncio.get_running_loop().create_future()
 
@@ -56,12 +54,10 @@ class LineServer(asyncio.Protocol):
 
         A batch is answered as a whole, so it runs in a task of its own; an unreadable line fails.
         """
-        if self._is_closed:
+        if self.ended.done():
             return
         if is_batch(line):
-            task = asyncio.create_task(self._answer_batch(line))
-            self._batches.add(task)
-            task.add_done_callback(self._batches.discard)
+            self.conversation.track(object(), self._answer_batch(line))
             return
         try:
             message = read(line)
@@ -79,21 +75,15 @@ class LineServer(asyncio.Protocol):
         write_line(self._output, message)
 
     def _pause_if_busy(self) -> None:
-        if self._input is not None and self._is_busy(_PAUSE_LEVEL):
-            self._input.pause_reading()
-            asyncio.get_running_loop().call_later(0.005, self._resume_if_idle)
-
-    def _resume_if_idle(self) -> None:
-        """Resume reading, or check again later, because nothing signals that the conversation is idle."""
+        """Read, or pause and check again later, because nothing signals that the conversation is idle."""
         if self._input is None or self._input.is_closing():
             return
-        if self._is_busy(_RESUME_LEVEL):
-            asyncio.get_running_loop().call_later(0.005, self._resume_if_idle)
+        level = _PAUSE_LEVEL if self._input.is_reading() else _RESUME_LEVEL
+        if self.conversation.busy > level or is_full(self._output):
+            self._input.pause_reading()
+            asyncio.get_running_loop().call_later(0.005, self._pause_if_busy)
         else:
             self._input.resume_reading()
-
-    def _is_busy(self, limit: int) -> bool:
-        return self.conversation.busy > limit or is_full(self._output)
 
     def connection_lost(self, exc: Exception | None) -> None:
         for line in self._lines.close():
@@ -102,14 +92,10 @@ class LineServer(asyncio.Protocol):
 
     async def close(self, grace: float) -> None:
         """Stop reading, wait up to `grace` seconds for running requests, then cancel them and wait for their end."""
-        self._is_closed = True
+        self._end()
         if self._input is not None:
             self._input.close()
-        if self._batches and grace:
-            await asyncio.wait(self._batches, timeout=grace)
-        for task in self._batches:
-            task.cancel()
-        await asyncio.gather(self.conversation.close(grace), *self._batches, return_exceptions=True)
+        await self.conversation.close(grace)
 
     def _end(self) -> None:
         if not self.ended.done():

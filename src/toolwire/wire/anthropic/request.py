@@ -127,8 +127,7 @@ def _read_user(body: Object, params: dict[str, Any], extra: Extra) -> None:
 
     Claude Code's `user_id` is a JSON document (device, account, session) for Anthropic alone, so it is not `user`.
     """
-    metadata = body.get("metadata")
-    if not metadata:
+    if not (metadata := body.get("metadata")):
         return
     user = read_optional_string(require_object(metadata, "metadata"), "user_id")
     is_id = user is not None and not user.startswith("{")
