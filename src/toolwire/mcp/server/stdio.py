@@ -107,7 +107,7 @@ async def serve_stdio(server: Server) -> None:
     with reserve_stdout() as output:
         sink, lost = await open_output(output)
         lines = LineServer(server, sink)
-        grace = 0.0  # of a cancelled server, and of one whose answers nobody reads
+        grace = 0.0  # of a cancelled server, and of one whose client no longer reads
         try:
             await _read_input(lines)
             await asyncio.wait({lines.ended, lost}, return_when=asyncio.FIRST_COMPLETED)
