@@ -19,7 +19,7 @@ from ..ir.request import Message, Request
 from ..ir.response import Response
 from ..ir.text import to_bytes
 from ..ir.tools import Tool
-from ..net.trace.file import read_trace
+from ..net.trace.file import read_traces
 from ..run.traces.format import OperationFailed, RunEnded, TraceEvent, TraceHeader, is_cut
 from ..run.traces.recordings import ExchangeTrace, RecordedAnswer, RecordedTurn, RunTrace, exchange_of, run_of
 from ..stream.strict import parse_object
@@ -34,16 +34,17 @@ _STORED = frozenset({"previous_response_id", "conversation", "prompt"})
 
 
 def examples_of_trace(path: Path, *, include_failed: bool = False) -> Iterator[Example | RejectedExample]:
-    """Yield the examples of one trace; a conversation that cannot be used is a RejectedExample.
+    """Yield the examples of a file of traces; a conversation that cannot be used is a RejectedExample.
 
     Complete conversations of runs and exchanges that succeeded are examples. With `include_failed`, so are those with
     failed tools, and runs that ended without an answer. Truncated and invalid calls never are.
     """
-    header, events = read_trace(path)
-    if header.kind == "exchange":
-        found = [_example_of_exchange(exchange_of(header, events, path.name), path.name)]
-    else:
-        found = list(_examples_of_run(header, events, path.name, include_failed))
+    found: list[Example | RejectedExample] = []
+    for header, events in read_traces(path):
+        if header.kind == "exchange":
+            found.append(_example_of_exchange(exchange_of(header, events, path.name), path.name))
+        else:
+            found += _examples_of_run(header, events, path.name, include_failed)
     for one in found:
         yield one if include_failed or isinstance(one, RejectedExample) else _without_failures(one)
 

@@ -41,6 +41,7 @@ Without --model, the models are those of the running gateway, or of the settings
 exit codes: 0 done   2 wrong usage, or the gateway requires a key or has no model for this client
 """
 _URL = "http://127.0.0.1:4141"
+KEY_VARIABLE = "TOOLWIRE_KEY"
 _NOT_RUNNING = frozenset({"overloaded", "timeout"})  # kinds of faults
 _CLAUDE_ALIASES = ("ANTHROPIC_DEFAULT_OPUS_MODEL", "ANTHROPIC_DEFAULT_SONNET_MODEL")
 
@@ -232,16 +233,16 @@ def _codex_changes(
     written = {name: value for name, value in settings.items() if value is not None}
     top = [f"{name} = {json.dumps(value)}" for name, value in written.items()]
     kept = [line for line in before.splitlines() if line.split("=", 1)[0].strip() not in written]
-    table = [
-        "[model_providers.toolwire]",
-        'name = "toolwire"',
-        f"base_url = {json.dumps(url + '/v1')}",
-        'env_key = "TOOLWIRE_KEY"',
-        'wire_api = "responses"',
-    ]
+    provider = [f"{name} = {json.dumps(text)}" for name, text in codex_provider(url).items()]
+    table = ["[model_providers.toolwire]", *provider]
     text = "\n".join([*top, *kept, *([""] if kept else []), *table]) + "\n"
     tomllib.loads(text)
-    return [FileChange(path, text)], f"then: TOOLWIRE_KEY={shown} codex exec '…'"
+    return [FileChange(path, text)], f"then: {KEY_VARIABLE}={shown} codex exec '…'"
+
+
+def codex_provider(url: str) -> dict[str, str]:
+    """Return the settings of the gateway as a provider of Codex. The key is in a variable."""
+    return {"name": "toolwire", "base_url": f"{url}/v1", "env_key": KEY_VARIABLE, "wire_api": "responses"}
 
 
 def _gemini_changes(

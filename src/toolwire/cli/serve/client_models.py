@@ -169,18 +169,22 @@ def find_limits(url: str, key: str, model: str | None, config: str | None = None
 
 
 def _read_limits(path: Path, model: str) -> ModelLimits:
-    """Return the limits of a model in a settings file.
+    from ...gateway.settings_file import load_settings
+
+    return limits_of(load_settings(path), model)
+
+
+def limits_of(settings: Settings, model: str) -> ModelLimits:
+    """Return the limits of a model in the settings.
 
     Only the first target counts. The window is the smaller of the model's and the upstream's.
     """
     from ...gateway.config.settings import UpstreamRow
     from ...gateway.routing.upstreams import find_vendor
-    from ...gateway.settings_file import load_settings
     from ...net.model.endpoint_settings import load_capability_rows
     from ...wire import get
     from ...wire.models.profiles import match_capabilities, overlay
 
-    settings = load_settings(path)
     row = settings.models.get(model)
     if row is None:
         return UNKNOWN_LIMITS

@@ -25,6 +25,7 @@ from .groups import GROUP_SOURCE_HELP, read_groups
 
 if TYPE_CHECKING:
     from ...ir.tools import Tool
+    from ...run.traces.format import TraceEvent
 
 
 _KEYS = ("request", "response", "body", "payload", "json", "content", "postData", "text", "answer", "output")
@@ -69,22 +70,29 @@ class RecordedCalls:
 
         Returns whether anything was added; requests with a purpose, such as a summary, do not count.
         """
-        from ...run.traces.format import CallStarted, RequestSent, decode_trace
+        from ...run.traces.format import decode_traces
         from ...run.traces.recordings import exchange_of
 
-        name = Path(file).name
-        header, events = decode_trace(data.splitlines(keepends=True), name)
-        if header.kind == "exchange":
-            exchange = exchange_of(header, events, name).ingress
-            answer = b"" if exchange.answer is None else exchange.answer.data
-            return self._add_all((exchange.data, answer))
+        name, found = Path(file).name, False
+        for header, events in decode_traces(data.splitlines(keepends=True), name):
+            if header.kind == "exchange":
+                exchange = exchange_of(header, events, name).ingress
+                answer = b"" if exchange.answer is None else exchange.answer.data
+                found |= self._add_all((exchange.data, answer))
+            else:
+                self._add_run(events)
+                found = True
+        return found
+
+    def _add_run(self, events: Sequence[TraceEvent]) -> None:
+        from ...run.traces.format import CallStarted, RequestSent
+
         for event in events:
             if isinstance(event, RequestSent):
                 self.requests += not event.purpose
             elif isinstance(event, CallStarted) and type(event.call) is dict:
                 call = event.call
                 self._add_call(str(call.get("name")), call.get("id"), call.get("arguments", call.get("raw")))
-        return True
 
     def _add_document(self, document: Any, depth: int = 0) -> bool:
         """Count the calls of a request, an answer or a stream, or of such a document inside.

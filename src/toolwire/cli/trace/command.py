@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ...ir.errors import ConfigError
-from ..terminal.options import add_command, add_flag, add_list
+from ..terminal.options import add_command, add_flag, add_list, positive_number
 from .replay import replay
 from .show import show
 
@@ -95,6 +95,12 @@ def _add_trace(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--tenant", default="", metavar="NAME", help="the tenant of the stored run, if its runner has one"
+    )
+    parser.add_argument(
+        "--exchange",
+        type=positive_number,
+        metavar="N",
+        help="the exchange with this number, of a file of several (`toolwire with --record`)",
     )
 
 

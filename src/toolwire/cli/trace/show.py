@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ...ir.errors import ConfigError
 from ...ir.response import Usage
 from ...ir.terminal import count_of, neutralise_line
 from ...ir.text import dumps
@@ -177,32 +178,49 @@ def run_as_json(trace: RunTrace) -> dict[str, Any]:
 
 
 def show(arguments: argparse.Namespace) -> int:
-    """Print a trace. A file of any other kind is an error."""
+    """Print the traces of a file. A file of any other kind is an error."""
     from ...run.traces.recordings import RunTrace
 
-    trace = load_trace(arguments)
+    traces = _load_traces(arguments)
     if arguments.json:
-        print(json_text(run_as_json(trace) if isinstance(trace, RunTrace) else exchange_as_json(trace)))
-    elif isinstance(trace, RunTrace):
-        print_run(trace, bodies=arguments.bodies)
-    else:
-        print_exchange(trace, bodies=arguments.bodies)
+        documents = [run_as_json(trace) if isinstance(trace, RunTrace) else exchange_as_json(trace) for trace in traces]
+        print(json_text(documents[0] if len(documents) == 1 else documents))
+        return 0
+    for number, trace in enumerate(traces, 1):
+        if len(traces) > 1:
+            print(paint(f"{'' if number == 1 else chr(10)}── {number} of {len(traces)} ──", "dim"))
+        if isinstance(trace, RunTrace):
+            print_run(trace, bodies=arguments.bodies)
+        else:
+            print_exchange(trace, bodies=arguments.bodies)
     return 0
 
 
 def load_trace(arguments: argparse.Namespace) -> RunTrace | ExchangeTrace:
     """Return the run or exchange in a file, or with `--store` a stored run.
 
-    Raises `ToolwireError` for a file of another kind.
+    Raises `ToolwireError` for a file of another kind, and for a file of several traces without `--exchange`.
     """
-    from ...net.trace.file import read_trace
+    traces = _load_traces(arguments)
+    if len(traces) > 1:
+        raise ConfigError(f"{arguments.file} has {len(traces)} traces", hint="choose one with --exchange N")
+    return traces[0]
+
+
+def _load_traces(arguments: argparse.Namespace) -> list[RunTrace | ExchangeTrace]:
+    """Return the traces of a file, or the one that --exchange names. Raises `ConfigError` if there is none."""
+    from ...net.trace.file import read_traces
     from ...run.traces.recordings import exchange_of, run_of
 
     if arguments.store is not None:
-        return _load_stored_run(arguments)
+        return [_load_stored_run(arguments)]
     path = Path(arguments.file)
-    header, events = read_trace(path)
-    return (run_of if header.kind == "run" else exchange_of)(header, events, path.name)
+    found = read_traces(path)
+    number = arguments.exchange
+    if number is not None and number > len(found):
+        raise ConfigError(f"{path.name} has {count_of(found, 'trace')}, and no number {number}")
+    chosen = found if number is None else [found[number - 1]]
+    return [(run_of if header.kind == "run" else exchange_of)(header, events, path.name) for header, events in chosen]
 
 
 def _load_stored_run(arguments: argparse.Namespace) -> RunTrace:

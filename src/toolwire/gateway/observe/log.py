@@ -197,7 +197,7 @@ class LossReport:
             pass  # standard error is full or closed, too
 
 
-def guard_writes(write: Write, report: LossReport) -> Write:
+def guard_writes(write: Write, report: Callable[[str, OSError], None]) -> Write:
     """Return a function that writes lines, and reports those that cannot be written instead of raising."""
 
     def write_or_report(line: str) -> None:

@@ -49,7 +49,9 @@ class Telemetry:
 
     It opens everything that is configured. Raise ConfigError or MissingExtra if that is impossible. `lines`: without a
     setting, write each request as a line to standard error. `log_handler` gets all other records, which are otherwise written as
-    lines, too. `line_lock` is held for each line, if other processes write lines, too.
+    lines, too. `line_lock` is held for each line, if other processes write lines, too. `record` gets every exchange,
+    without secrets, beside the configured recordings. `report_loss` replaces the report of lost lines and recordings on
+    standard error.
 
     `sinks` and `metrics` are for a Gateway, `observers` for the runners of its tools.
     """
@@ -62,8 +64,11 @@ class Telemetry:
         lines: bool = True,
         log_handler: Handler | None = None,
         line_lock: LineLock | None = None,
+        record: Callable[[ExchangeTrace], None] | None = None,
+        report_loss: Callable[[str, OSError], None] | None = None,
     ) -> None:
         self._settings = settings
+        self._record = record
         self._line_lock = line_lock
         self._log_handler = log_handler
         self._lines = lines
@@ -80,7 +85,7 @@ class Telemetry:
         self._exit_stack.enter_context(self.redactor.install())
         self.request_metrics = Metrics(clean=self.redactor)
         self.metrics = self.request_metrics.page
-        self.report_loss = LossReport(self.request_metrics.count_lost)
+        self.report_loss = report_loss or LossReport(self.request_metrics.count_lost)
         self.sinks: list[Sink] = [self.request_metrics]
         self.observers: list[Observer] = []
         try:
@@ -195,7 +200,7 @@ class Telemetry:
 
         Media are shortened unless full files are wanted.
         """
-        writers: list[Callable[[ExchangeTrace], None]] = []
+        writers: list[Callable[[ExchangeTrace], None]] = [] if self._record is None else [self._record]
         row = self._settings.trace
         if row.record is not None:
             keep = TraceRetention(row.keep_files, row.keep_days, row.keep_bytes)
@@ -209,7 +214,8 @@ class Telemetry:
             for writer in writers:
                 writer(trace)
 
-        sanitiser = Sanitiser(self.redactor, shorten_media=row.shorten_media or row.record is None)
+        is_bodies_only = self._record is None and row.record is None
+        sanitiser = Sanitiser(self.redactor, shorten_media=row.shorten_media or is_bodies_only)
         return Recorder(write_all, sanitiser, self.report_loss)
 
     def _wants_otel(self) -> bool:

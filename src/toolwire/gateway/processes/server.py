@@ -229,12 +229,14 @@ async def serve(
     app: AsgiApp | None = None,
     ends_process: bool = False,
     worker: WorkerProcess | None = None,
+    stop: asyncio.Event | None = None,
 ) -> None:
     """Serve until a signal stops the server. Raise ConfigError if a gateway without keys would be open to all.
 
     `reload` returns the current settings. `apply` applies them where the gateway alone cannot. `ready` is called once
     the server listens. `app` is the gateway with an app around it. `ends_process`: signals are ignored afterwards.
-    `worker`: this process is a worker, and shares `listener` with others.
+    `worker`: this process is a worker, and shares `listener` with others. `stop`: signals are left to the caller, who
+    sets this event to stop the server.
     """
     _check_exposure(_listening_host(listener), requires_key=gateway.requires_key)
 
@@ -260,6 +262,7 @@ async def serve(
         app or gateway,
         ends_process=ends_process,
         worker=worker,
+        stop=stop,
     )
     try:
         await server.serve(sockets=[])
@@ -308,6 +311,7 @@ def _make_server(
     *,
     ends_process: bool,
     worker: WorkerProcess | None,
+    stop: asyncio.Event | None,
 ) -> uvicorn.Server:
     """Return uvicorn's server, with our signal handlers and our limits.
 
@@ -327,6 +331,13 @@ def _make_server(
         @contextmanager
         def capture_signals(self) -> Iterator[None]:
             """Handle signals ourselves: uvicorn would raise the signal again after shutdown."""
+            if stop is not None:
+                waiting = asyncio.ensure_future(self._stop_at(stop))
+                try:
+                    yield
+                finally:
+                    waiting.cancel()
+                return
             handlers = {signal.SIGINT: self._interrupt, signal.SIGTERM: self._stop, signal.SIGHUP: reload}
             with handle_signals(handlers, ignore_afterwards=ends_process):
                 yield
@@ -339,6 +350,10 @@ def _make_server(
             _listen(self, listener, worker, counts.limit + counts.reserve)
             if ready is not None:
                 ready()
+
+        async def _stop_at(self, event: asyncio.Event) -> None:
+            await event.wait()
+            self._stop()
 
         def _stop(self) -> None:
             """Stop accepting at once; uvicorn would do so up to 0.1 seconds later."""

@@ -322,7 +322,7 @@ class Router:
             rows = row.targets or (TargetRow(row.upstream or "", row.model),)
             weighted = self._weighted_targets[name, requested] = [
                 (
-                    self._make_target(target_row, _target_model(target_row.model, name, requested), row),
+                    self._make_target(target_row, target_model(target_row.model, name, requested), row),
                     target_row.weight,
                 )
                 for target_row in rows
@@ -351,7 +351,7 @@ def _split_model_name(model: str) -> tuple[str, str, str]:
     return min(slash, colon, key=lambda parts: len(parts[0]))
 
 
-def _target_model(model: str | None, pattern: str, requested: str) -> str:
+def target_model(model: str | None, pattern: str, requested: str) -> str:
     """Return the upstream's name for a model. `*` in it is the part that `*` matches in the pattern."""
     if model is None:
         return requested

@@ -7,14 +7,16 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from errno import EFBIG
 from itertools import count
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
 
 from ...ir.errors import ConfigError
 from ...ir.value import Value
-from ...run.traces.format import RecordingCut, TraceEvent, TraceHeader, decode_trace, encode_event, encode_header
+from ...run.traces.format import RecordingCut, TraceEvent, TraceHeader, decode_trace, decode_traces, encode_event, encode_header
 
+T = TypeVar("T")
 SUFFIX = ".jsonl"
 _RECORDINGS = f"[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]T[0-9]*Z-*{SUFFIX}"  # named by their time
 _MAX_BYTES = 64 * 1024 * 1024  # of one file: long runs fit, and a reader can hold it in memory
@@ -70,15 +72,52 @@ def make_pruner(folder: Path, keep: TraceRetention | None) -> Callable[[], None]
 
 
 def read_trace(path: Path) -> tuple[TraceHeader, tuple[TraceEvent, ...]]:
-    """Read a trace. Raise ConfigError if the file cannot be read, is too large, or is no trace."""
+    """Read a file with one trace. Raise ConfigError if it cannot be read, is too large, or is no trace."""
+    return _decode_file(path, decode_trace)
+
+
+def read_traces(path: Path) -> list[tuple[TraceHeader, tuple[TraceEvent, ...]]]:
+    """Read a file of at least one trace. Raise ConfigError as `read_trace` does."""
+    return _decode_file(path, decode_traces)
+
+
+def _decode_file(path: Path, decode: Callable[[Iterable[bytes], str], T]) -> T:
     try:
         with path.open("rb") as lines:
             size = os.fstat(lines.fileno()).st_size
             if size > _MAX_READ:
                 raise ConfigError(f"{path.name} is too large for a trace: {size} bytes, at most {_MAX_READ}")
-            return decode_trace(lines, path.name)
+            return decode(lines, path.name)
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from None
+
+
+class TraceFile:
+    """A new file of several traces, one after the other, readable only by its owner. Its size is bounded."""
+
+    def __init__(self, path: Path) -> None:
+        """Create the file. Raise ConfigError if that fails or the file exists: others may be able to read it."""
+        self._remaining = _MAX_BYTES
+        self._lock = threading.Lock()
+        try:
+            self._out = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb")
+        except FileExistsError:
+            raise ConfigError(f"{path} exists", hint="name a new file, or remove this one") from None
+        except OSError as error:
+            raise ConfigError(f"cannot write {path}: {error.strerror}") from None
+
+    def write(self, header: TraceHeader, events: Iterable[TraceEvent]) -> None:
+        """Append a whole trace. Raise OSError if that fails, and for a trace beyond the maximum size of the file."""
+        data = b"".join([encode_header(header), *map(encode_event, events)])
+        with self._lock:
+            if len(data) > self._remaining:
+                raise OSError(EFBIG, f"the file has reached {_MAX_BYTES} bytes")
+            self._out.write(data)
+            self._out.flush()  # a process that is killed leaves all traces so far
+            self._remaining -= len(data)
+
+    def close(self) -> None:
+        self._out.close()
 
 
 class TraceWriter:

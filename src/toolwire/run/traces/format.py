@@ -1,6 +1,6 @@
 """The trace format: a recorded agent run, or a recorded exchange of the gateway, as JSON Lines.
 
-The first line is a header, every other line is an event:
+The first line is a header, every other line is an event, or the header of the next trace:
 
     {"toolwire_trace":2,"id":"3f9a","kind":"run","recorded":"2026-11-16T10:00:00.000Z"}
     {"event":"run","ms":0.0,"span":1,"run_id":"3f9a","request":{…}}
@@ -261,31 +261,39 @@ def is_cut(value: JSON) -> bool:
 
 _decode_header = msgspec.json.Decoder(TraceHeader).decode
 _decode_event = msgspec.json.Decoder(TraceEvent).decode
+_HEADER_START = b'{"toolwire_trace":'  # an event begins with its tag
 
 
 def decode_trace(lines: Iterable[bytes], name: str) -> tuple[TraceHeader, tuple[TraceEvent, ...]]:
-    """Decode the lines of a trace; ConfigError with the number of a wrong line.
+    """Decode a file with one trace; ConfigError with the number of a wrong line, and for several traces."""
+    first, *others = decode_traces(lines, name)
+    if others:
+        raise ConfigError(f"{name} has {len(others) + 1} traces", hint="choose one with --exchange N")
+    return first
+
+
+def decode_traces(lines: Iterable[bytes], name: str) -> list[tuple[TraceHeader, tuple[TraceEvent, ...]]]:
+    """Decode a file of at least one trace, as `toolwire with --record` writes it; ConfigError for a wrong line.
 
     A last line without an end is dropped: its writer was interrupted.
     """
-    header: TraceHeader | None = None
-    events: list[TraceEvent] = []
+    traces: list[tuple[TraceHeader, list[TraceEvent]]] = []
     for number, line in enumerate(lines, 1):
         try:
-            if header is None:
-                header = _check_version(_decode_header(line), name)
+            if not traces or line.startswith(_HEADER_START):
+                traces.append((_check_version(_decode_header(line), name), []))
             else:
-                events.append(_decode_event(line))
+                traces[-1][1].append(_decode_event(line))
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            if header is not None and not line.endswith(b"\n"):
+            if traces and not line.endswith(b"\n"):
                 break
             raise ConfigError(
                 f"{name} is not a trace: line {number}: {error}",
                 hint="record one with `toolwire run --trace FILE` or `toolwire trace record`",
             ) from None
-    if header is None:
+    if not traces:
         raise ConfigError(f"{name} is not a trace: it is empty")
-    return header, tuple(events)
+    return [(header, tuple(events)) for header, events in traces]
 
 
 def _check_version(header: TraceHeader, name: str) -> TraceHeader:

@@ -1,0 +1,260 @@
+"""The environment and arguments that point a program at the gateway of `toolwire with`.
+
+Every program gets the variables of the SDKs (`_SDK_VARIABLES`), each read in the SDK's own source. Known clients get the
+least that their own settings require besides: variables, else arguments, else a settings file in memory. No argument
+contains the key, because other users can read arguments, and none of the user's files is changed.
+
+A variable that would lead a client to another server, or a real key to the gateway, is replaced or removed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ...ir.errors import ConfigError
+from ...ir.text import dumps
+from ..serve.client import KEY_VARIABLE, codex_provider
+from ..serve.client_models import ChosenModels, ModelLimits, claude_variables
+from ..terminal.output import print_note
+
+
+class Gateway(NamedTuple):
+    """The address and key of the gateway, and the model that clients are told to request, if the user chose one."""
+
+    url: str
+    key: str
+    model: str | None
+    limits: ModelLimits
+
+
+class ChildCommand(NamedTuple):
+    """The arguments and environment of the child."""
+
+    arguments: list[str]
+    environment: dict[str, str]
+
+
+class _Client(NamedTuple):
+    """A known client: its npm or PyPI package, and the function that completes its command."""
+
+    package: str
+    configure: Callable[[ChildCommand, int, Gateway, ExitStack], None]
+    install: str
+
+
+# Where clients of this machine may have a proxy, HTTP_PROXY would also get the requests to the gateway.
+_PROXIES = ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy")
+_NO_PROXY = ("127.0.0.1", "localhost")
+_REMOVED = (
+    # they select another provider
+    "CLAUDE_CODE_USE_ANTHROPIC_AWS",
+    "CLAUDE_CODE_USE_ANTHROPIC_GOOGLE_CLOUD",
+    "CLAUDE_CODE_USE_BEDROCK",
+    "CLAUDE_CODE_USE_FOUNDRY",
+    "CLAUDE_CODE_USE_GATEWAY",
+    "CLAUDE_CODE_USE_MANTLE",
+    "CLAUDE_CODE_USE_VERTEX",
+    "GOOGLE_GENAI_USE_ENTERPRISE",
+    "GOOGLE_GENAI_USE_GCA",
+    "GOOGLE_GENAI_USE_VERTEXAI",
+    "OPENAI_API_TYPE",
+    # real credentials, which the program would send to the gateway, or which go before its key
+    "ANTHROPIC_AUTH_TOKEN",
+    "ANTHROPIC_CUSTOM_HEADERS",
+    "CLAUDE_CODE_OAUTH_TOKEN",
+    "OPENAI_ADMIN_KEY",
+    # proxies of LangChain's models
+    "ANTHROPIC_PROXY",
+    "OPENAI_PROXY",
+)
+_GOOGLE_KEYS = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
+_RUNNERS = frozenset({"bunx", "npx", "pnpx", "uvx"})  # `npx @openai/codex exec …` runs a client, too
+
+
+def child_command(
+    command: Sequence[str], environment: Mapping[str, str], gateway: Gateway, stack: ExitStack
+) -> ChildCommand:
+    """Return the command and its environment for the gateway. `stack` frees what the child needs while it runs."""
+    child = ChildCommand(list(command), _base_environment(environment, gateway))
+    found = _find_client(command)
+    if found is not None:
+        position, client = found
+        client.configure(child, position, gateway, stack)
+    return child
+
+
+def install_hint(command: Sequence[str]) -> str:
+    """Return how to install a missing known client, or else what may be wrong with the command."""
+    if os.path.basename(command[0]) in _CLIENTS:
+        return _CLIENTS[os.path.basename(command[0])].install
+    if " " in command[0]:
+        return "give the command and its arguments as separate words, without quotes around all of them"
+    return "check its name and PATH"
+
+
+def _find_client(command: Sequence[str]) -> tuple[int, _Client] | None:
+    """Return the position of a known client's name in the command, and the client; None if there is none."""
+    position, name = 0, os.path.basename(command[0])
+    if name in _RUNNERS:
+        position = next((index for index, word in enumerate(command) if index and not word.startswith("-")), 0)
+        package = command[position]
+        name = package[:1] + package[1:].partition("@")[0]  # without the version
+        name = next((key for key, client in _CLIENTS.items() if client.package == name), name)
+    return (position, _CLIENTS[name]) if name in _CLIENTS else None
+
+
+def _base_environment(environment: Mapping[str, str], gateway: Gateway) -> dict[str, str]:
+    """Return the environment for a program with any of the SDKs."""
+    url, key = gateway.url, gateway.key
+    changed = {name: value for name, value in environment.items() if name not in _REMOVED}
+    # google-genai logs a warning if both variables are set
+    google_keys = [name for name in _GOOGLE_KEYS if environment.get(name)] or ["GEMINI_API_KEY"]
+    changed |= {
+        "OPENAI_BASE_URL": f"{url}/v1",  # openai (Python, JavaScript), @ai-sdk/openai, LangChain
+        "OPENAI_API_BASE": f"{url}/v1",  # LiteLLM, aider, LangChain
+        "OPENAI_API_KEY": key,
+        "ANTHROPIC_BASE_URL": url,  # anthropic (Python, JavaScript), @ai-sdk/anthropic, Claude Code
+        "ANTHROPIC_API_URL": url,  # LangChain
+        "ANTHROPIC_API_BASE": url,  # LiteLLM
+        "ANTHROPIC_API_KEY": key,
+        "GOOGLE_GEMINI_BASE_URL": url,  # google-genai (Python, JavaScript), Gemini CLI
+        **dict.fromkeys(google_keys, key),
+        "OLLAMA_HOST": url,  # ollama (Python, JavaScript)
+        "OLLAMA_API_BASE": url,  # LiteLLM
+        "OLLAMA_API_KEY": key,
+        "TOOLWIRE_URL": url,
+        KEY_VARIABLE: key,
+    }
+    if any(environment.get(name) for name in _PROXIES):
+        known = environment.get("no_proxy") or environment.get("NO_PROXY") or ""
+        changed["no_proxy"] = changed["NO_PROXY"] = ",".join(filter(None, (known, *_NO_PROXY)))
+    return changed
+
+
+def _configure_claude(child: ChildCommand, _position: int, gateway: Gateway, _stack: ExitStack) -> None:
+    """Configure Claude Code: a key in ANTHROPIC_API_KEY must be confirmed in a dialog, a token need not.
+
+    Its host's variables take precedence over `env` in the user's settings files.
+    """
+    del child.environment["ANTHROPIC_API_KEY"]
+    child.environment.update(
+        {
+            "ANTHROPIC_AUTH_TOKEN": gateway.key,
+            "CLAUDE_CODE_PROVIDER_MANAGED_BY_HOST": "1",
+            **claude_variables(ChosenModels(gateway.model, gateway.model), gateway.limits),
+        }
+    )
+    if gateway.model is not None:  # the aliases of its commands
+        for alias in ("OPUS", "SONNET"):
+            child.environment[f"ANTHROPIC_DEFAULT_{alias}_MODEL"] = gateway.model
+
+
+def _configure_codex(child: ChildCommand, position: int, gateway: Gateway, _stack: ExitStack) -> None:
+    """Configure Codex with overrides of its settings file, before the user's arguments, which may override them again."""
+    settings: dict[str, Any] = {"model_provider": "toolwire"}
+    settings |= {f"model_providers.toolwire.{name}": text for name, text in codex_provider(gateway.url).items()}
+    settings |= {"model": gateway.model, "model_context_window": gateway.limits.window}
+    overrides = [f"{name}={json.dumps(value)}" for name, value in settings.items() if value is not None]
+    _insert(child, position, *(word for override in overrides for word in ("-c", override)))
+
+
+def _configure_gemini(child: ChildCommand, _position: int, gateway: Gateway, stack: ExitStack) -> None:
+    """Configure Gemini CLI. Its settings file chooses how to log in, which no variable overrides.
+
+    So system settings in memory, which take precedence over the user's, choose the key.
+    """
+    child.environment.pop("GOOGLE_API_KEY", None)
+    child.environment["GEMINI_API_KEY"] = gateway.key
+    if gateway.model is not None:
+        child.environment["GEMINI_MODEL"] = gateway.model
+    variable = "GEMINI_CLI_SYSTEM_SETTINGS_PATH"
+    path = child.environment.get(variable, "/etc/gemini-cli/settings.json")
+    settings = _read_settings(Path(path))
+    security = settings.setdefault("security", {})
+    security.setdefault("auth", {})["selectedType"] = "gemini-api-key"
+    in_memory = _open_in_memory(dumps(settings), stack)
+    if in_memory is not None:
+        child.environment[variable] = in_memory
+
+
+def _configure_qwen(child: ChildCommand, position: int, gateway: Gateway, _stack: ExitStack) -> None:
+    """Configure Qwen Code: its settings file chooses how to log in, unless an argument does."""
+    if gateway.model is not None:
+        child.environment["OPENAI_MODEL"] = gateway.model
+    if not any(word.partition("=")[0] == "--auth-type" for word in child.arguments):
+        _insert(child, position, "--auth-type", "openai")
+
+
+def _configure_opencode(child: ChildCommand, _position: int, gateway: Gateway, _stack: ExitStack) -> None:
+    """Configure opencode with settings in a variable, which are merged with the user's and take precedence."""
+    variable, name = "OPENCODE_CONFIG_CONTENT", gateway.model or "default"
+    settings = _parse_settings(child.environment.get(variable, ""), variable)
+    window, output = gateway.limits
+    limit = {} if window is None else {"limit": {"context": window, "output": output or window // 4}}
+    provider = {
+        "npm": "@ai-sdk/openai-compatible",
+        "name": "toolwire",
+        "options": {"baseURL": f"{gateway.url}/v1", "apiKey": gateway.key},
+        "models": {name: {"tool_call": True, **limit}},
+    }
+    settings.setdefault("provider", {})["toolwire"] = provider
+    settings["model"] = settings["small_model"] = f"toolwire/{name}"
+    child.environment[variable] = dumps(settings)
+
+
+def _configure_aider(child: ChildCommand, _position: int, gateway: Gateway, _stack: ExitStack) -> None:
+    if gateway.model is not None:
+        child.environment["AIDER_MODEL"] = f"openai/{gateway.model}"
+
+
+_CLIENTS = {
+    "claude": _Client("@anthropic-ai/claude-code", _configure_claude, "npm install -g @anthropic-ai/claude-code"),
+    "codex": _Client("@openai/codex", _configure_codex, "npm install -g @openai/codex"),
+    "gemini": _Client("@google/gemini-cli", _configure_gemini, "npm install -g @google/gemini-cli"),
+    "qwen": _Client("@qwen-code/qwen-code", _configure_qwen, "npm install -g @qwen-code/qwen-code"),
+    "opencode": _Client("opencode-ai", _configure_opencode, "npm install -g opencode-ai"),
+    "aider": _Client("aider-chat", _configure_aider, "pipx install aider-chat"),
+}
+
+
+def _insert(child: ChildCommand, position: int, *words: str) -> None:
+    child.arguments[position + 1 : position + 1] = words
+
+
+def _read_settings(path: Path) -> dict[str, Any]:
+    """Return the JSON object in a settings file, or an empty one if there is no file."""
+    try:
+        return _parse_settings(path.read_text("utf-8"), str(path))
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read {path}: {error}") from None
+
+
+def _parse_settings(text: str, source: str) -> dict[str, Any]:
+    try:
+        settings = json.loads(text) if text.strip() else {}
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"{source} is not valid JSON: {error}") from None
+    if not isinstance(settings, dict):
+        raise ConfigError(f"{source} must contain a JSON object")
+    return settings
+
+
+def _open_in_memory(text: str, stack: ExitStack) -> str | None:
+    """Return the path of a file without a place on a disk, which exists until `stack` ends; None if there is no such file.
+
+    The path names this process, because Node.js does not pass open files on to its own children.
+    """
+    if not hasattr(os, "memfd_create"):
+        print_note("Gemini CLI logs in as its settings say; choose the Gemini API key there (/auth)", None)
+        return None
+    descriptor = os.memfd_create("toolwire-settings", os.MFD_CLOEXEC)
+    stack.callback(os.close, descriptor)
+    os.write(descriptor, text.encode())
+    return f"/proc/{os.getpid()}/fd/{descriptor}"
