@@ -107,6 +107,7 @@ _VALUES = {"WIRE": _wire_names, "PROVIDER": _provider_names, "FORMAT": _format_n
 # Only the module of the given command is imported.
 _COMMANDS = {
     "demo": "toolwire.cli.demo",
+    "with": "toolwire.cli.wrapped.command",
     "run": "toolwire.cli.agent.run",
     "chat": "toolwire.cli.agent.chat",
     "do": "toolwire.cli.do.command",
@@ -128,6 +129,7 @@ _COMMANDS = {
 _EPILOG = """\
 start here:
   toolwire demo                                              offline, no key
+  toolwire with -m openai/gpt-5.6 -- claude                  Claude Code on another model
   toolwire run "What is the weather in Paris?" -t tools.py -m openai/gpt-5.6
   toolwire convert request.json --to anthropic
   toolwire audit tools.py

@@ -218,7 +218,7 @@ def _load_traces(arguments: argparse.Namespace) -> list[RunTrace | ExchangeTrace
     found = read_traces(path)
     number = arguments.exchange
     if number is not None and number > len(found):
-        raise ConfigError(f"{path.name} has {count_of(found, 'trace')}, and no number {number}")
+        raise ConfigError(f"{path.name} has {count_of(len(found), 'trace')}, and no number {number}")
     chosen = found if number is None else [found[number - 1]]
     return [(run_of if header.kind == "run" else exchange_of)(header, events, path.name) for header, events in chosen]
 

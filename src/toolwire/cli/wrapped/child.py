@@ -52,7 +52,11 @@ class Child:
         for name, handler in self._handlers.items():
             self._loop.add_signal_handler(getattr(signal, name), handler)
         try:
-            self._process = subprocess.Popen(command, env=environment, preexec_fn=_make_death_signal())
+            self._process = subprocess.Popen(  # noqa: S603  # the user's own command
+                command,
+                env=environment,
+                preexec_fn=_make_death_signal(),  # noqa: PLW1509  # it takes no lock, so other threads do not matter
+            )
         except BaseException:
             self._close()
             raise

@@ -23,7 +23,7 @@ from ..serve.client_models import ChosenModels, ModelLimits, claude_variables
 from ..terminal.output import print_note
 
 
-class Gateway(NamedTuple):
+class SessionGateway(NamedTuple):
     """The address and key of the gateway, and the model that clients are told to request, if the user chose one."""
 
     url: str
@@ -43,7 +43,7 @@ class _Client(NamedTuple):
     """A known client: its npm or PyPI package, and the function that completes its command."""
 
     package: str
-    configure: Callable[[ChildCommand, int, Gateway, ExitStack], None]
+    configure: Callable[[ChildCommand, int, SessionGateway, ExitStack], None]
     install: str
 
 
@@ -77,7 +77,7 @@ _RUNNERS = frozenset({"bunx", "npx", "pnpx", "uvx"})  # `npx @openai/codex exec 
 
 
 def child_command(
-    command: Sequence[str], environment: Mapping[str, str], gateway: Gateway, stack: ExitStack
+    command: Sequence[str], environment: Mapping[str, str], gateway: SessionGateway, stack: ExitStack
 ) -> ChildCommand:
     """Return the command and its environment for the gateway. `stack` frees what the child needs while it runs."""
     child = ChildCommand(list(command), _base_environment(environment, gateway))
@@ -90,8 +90,9 @@ def child_command(
 
 def install_hint(command: Sequence[str]) -> str:
     """Return how to install a missing known client, or else what may be wrong with the command."""
-    if os.path.basename(command[0]) in _CLIENTS:
-        return _CLIENTS[os.path.basename(command[0])].install
+    name = Path(command[0]).name
+    if name in _CLIENTS:
+        return _CLIENTS[name].install
     if " " in command[0]:
         return "give the command and its arguments as separate words, without quotes around all of them"
     return "check its name and PATH"
@@ -99,7 +100,7 @@ def install_hint(command: Sequence[str]) -> str:
 
 def _find_client(command: Sequence[str]) -> tuple[int, _Client] | None:
     """Return the position of a known client's name in the command, and the client; None if there is none."""
-    position, name = 0, os.path.basename(command[0])
+    position, name = 0, Path(command[0]).name
     if name in _RUNNERS:
         position = next((index for index, word in enumerate(command) if index and not word.startswith("-")), 0)
         package = command[position]
@@ -108,7 +109,7 @@ def _find_client(command: Sequence[str]) -> tuple[int, _Client] | None:
     return (position, _CLIENTS[name]) if name in _CLIENTS else None
 
 
-def _base_environment(environment: Mapping[str, str], gateway: Gateway) -> dict[str, str]:
+def _base_environment(environment: Mapping[str, str], gateway: SessionGateway) -> dict[str, str]:
     """Return the environment for a program with any of the SDKs."""
     url, key = gateway.url, gateway.key
     changed = {name: value for name, value in environment.items() if name not in _REMOVED}
@@ -136,7 +137,7 @@ def _base_environment(environment: Mapping[str, str], gateway: Gateway) -> dict[
     return changed
 
 
-def _configure_claude(child: ChildCommand, _position: int, gateway: Gateway, _stack: ExitStack) -> None:
+def _configure_claude(child: ChildCommand, _position: int, gateway: SessionGateway, _stack: ExitStack) -> None:
     """Configure Claude Code: a key in ANTHROPIC_API_KEY must be confirmed in a dialog, a token need not.
 
     Its host's variables take precedence over `env` in the user's settings files.
@@ -154,7 +155,7 @@ def _configure_claude(child: ChildCommand, _position: int, gateway: Gateway, _st
             child.environment[f"ANTHROPIC_DEFAULT_{alias}_MODEL"] = gateway.model
 
 
-def _configure_codex(child: ChildCommand, position: int, gateway: Gateway, _stack: ExitStack) -> None:
+def _configure_codex(child: ChildCommand, position: int, gateway: SessionGateway, _stack: ExitStack) -> None:
     """Configure Codex with overrides of its settings file, before the user's arguments, which may override them again."""
     settings: dict[str, Any] = {"model_provider": "toolwire"}
     settings |= {f"model_providers.toolwire.{name}": text for name, text in codex_provider(gateway.url).items()}
@@ -163,7 +164,7 @@ def _configure_codex(child: ChildCommand, position: int, gateway: Gateway, _stac
     _insert(child, position, *(word for override in overrides for word in ("-c", override)))
 
 
-def _configure_gemini(child: ChildCommand, _position: int, gateway: Gateway, stack: ExitStack) -> None:
+def _configure_gemini(child: ChildCommand, _position: int, gateway: SessionGateway, stack: ExitStack) -> None:
     """Configure Gemini CLI. Its settings file chooses how to log in, which no variable overrides.
 
     So system settings in memory, which take precedence over the user's, choose the key.
@@ -182,7 +183,7 @@ def _configure_gemini(child: ChildCommand, _position: int, gateway: Gateway, sta
         child.environment[variable] = in_memory
 
 
-def _configure_qwen(child: ChildCommand, position: int, gateway: Gateway, _stack: ExitStack) -> None:
+def _configure_qwen(child: ChildCommand, position: int, gateway: SessionGateway, _stack: ExitStack) -> None:
     """Configure Qwen Code: its settings file chooses how to log in, unless an argument does."""
     if gateway.model is not None:
         child.environment["OPENAI_MODEL"] = gateway.model
@@ -190,7 +191,7 @@ def _configure_qwen(child: ChildCommand, position: int, gateway: Gateway, _stack
         _insert(child, position, "--auth-type", "openai")
 
 
-def _configure_opencode(child: ChildCommand, _position: int, gateway: Gateway, _stack: ExitStack) -> None:
+def _configure_opencode(child: ChildCommand, _position: int, gateway: SessionGateway, _stack: ExitStack) -> None:
     """Configure opencode with settings in a variable, which are merged with the user's and take precedence."""
     variable, name = "OPENCODE_CONFIG_CONTENT", gateway.model or "default"
     settings = _parse_settings(child.environment.get(variable, ""), variable)
@@ -207,7 +208,7 @@ def _configure_opencode(child: ChildCommand, _position: int, gateway: Gateway, _
     child.environment[variable] = dumps(settings)
 
 
-def _configure_aider(child: ChildCommand, _position: int, gateway: Gateway, _stack: ExitStack) -> None:
+def _configure_aider(child: ChildCommand, _position: int, gateway: SessionGateway, _stack: ExitStack) -> None:
     if gateway.model is not None:
         child.environment["AIDER_MODEL"] = f"openai/{gateway.model}"
 

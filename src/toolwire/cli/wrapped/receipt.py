@@ -64,7 +64,11 @@ class Receipt:
 
     def print(self, *, recording: str | None, unrecorded: int, clean: Callable[[str], str]) -> None:
         """Print the receipt to standard error. `clean` removes secrets from names that clients and models choose."""
-        rows = [("turns", self._describe_turns()), ("calls", _describe(self._calls)), ("tokens", self._describe_tokens())]
+        rows = [
+            ("turns", self._describe_turns()),
+            ("calls", _describe(self._calls)),
+            ("tokens", self._describe_tokens()),
+        ]
         if self._price is not None and self._usage is not None:
             rows.append(("cost", f"{'about ' * self._is_estimated}{self._cost:.4f}"))
         rows.append(("losses", _describe(self._losses)))

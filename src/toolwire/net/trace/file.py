@@ -14,7 +14,15 @@ from typing import BinaryIO, TypeVar
 
 from ...ir.errors import ConfigError
 from ...ir.value import Value
-from ...run.traces.format import RecordingCut, TraceEvent, TraceHeader, decode_trace, decode_traces, encode_event, encode_header
+from ...run.traces.format import (
+    RecordingCut,
+    TraceEvent,
+    TraceHeader,
+    decode_trace,
+    decode_traces,
+    encode_event,
+    encode_header,
+)
 
 T = TypeVar("T")
 SUFFIX = ".jsonl"
