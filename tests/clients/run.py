@@ -13,6 +13,7 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -91,7 +92,10 @@ def settings_text(upstream: str, url: str, workers: int = 1) -> str:
     ) + '[state]\nurl = "state.db"\n' * (workers > 1)
 
 
-async def run_agent(agent: Agent, url: str, home: Path, work: Path) -> tuple[str, str]:
+async def run_agent(
+    agent: Agent, url: str, home: Path, work: Path, on_exit: Callable[[int | None], object] = bool
+) -> tuple[str, str]:
+    """Run an agent until it ends, and return its output. `on_exit` is called with its exit code."""
     environment = {
         "PATH": f"{INSTALLED / 'node_modules' / '.bin'}:{INSTALLED / 'aider' / 'bin'}:{os.environ['PATH']}",
         "HOME": str(home),
@@ -113,6 +117,7 @@ async def run_agent(agent: Agent, url: str, home: Path, work: Path) -> tuple[str
         process.kill()
         printed, errors = await process.communicate()
         errors += f"\nno end after {SECONDS} seconds".encode()
+    on_exit(process.returncode)
     return printed.decode(errors="replace"), errors.decode(errors="replace")
 
 

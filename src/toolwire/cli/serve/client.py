@@ -203,7 +203,7 @@ def _claude_changes(
     In the settings, all of its model aliases are replaced, so that no command of a session requests an unknown model.
     """
     path = home / ".claude" / "settings.json"
-    settings = _read_json(path)
+    settings = read_json(path)
     address, chosen = {"ANTHROPIC_BASE_URL": url}, claude_variables(models, limits)
     aliases = {name: models.main for name in _CLAUDE_ALIASES if models.main is not None}
     previous = settings.get("env", {})
@@ -250,16 +250,21 @@ def _gemini_changes(
 ) -> tuple[list[FileChange], str]:
     """Return the new settings of Gemini CLI. URL and key are given in its environment, not in the file."""
     path = home / ".gemini" / "settings.json"
-    settings = _read_json(path)
-    auth = settings.setdefault("security", {}).setdefault("auth", {})
-    auth["selectedType"] = "gemini-api-key"
+    settings = select_gemini_key(path)
     if models.main is not None:
         settings.setdefault("model", {})["name"] = models.main
     shell = f"GOOGLE_GEMINI_BASE_URL={url} GEMINI_API_KEY={shown}"
     return [FileChange(path, _dump_json(settings))], f"then: {shell} gemini -p '…'"
 
 
-def _read_json(path: Path) -> Any:
+def select_gemini_key(path: Path) -> dict[str, Any]:
+    """Return the settings of Gemini CLI in a file, with its key from the environment instead of a login."""
+    settings: dict[str, Any] = read_json(path)
+    settings.setdefault("security", {}).setdefault("auth", {})["selectedType"] = "gemini-api-key"
+    return settings
+
+
+def read_json(path: Path) -> Any:
     """Return the JSON object in a file, or an empty object for an empty file.
 
     Raises `ConfigError` for anything else.

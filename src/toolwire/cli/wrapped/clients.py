@@ -1,7 +1,7 @@
 """The environment and arguments that point a program at the gateway of `toolwire with`.
 
 Every program gets the variables of the SDKs (`_SDK_VARIABLES`), each read in the SDK's own source. Known clients get the
-least that their own settings require besides: variables, else arguments, else a settings file in memory. No argument
+least that their own settings require besides: variables, else arguments, else a temporary folder. No argument
 contains the key, because other users can read arguments, and none of the user's files is changed.
 
 A variable that would lead a client to another server, or a real key to the gateway, is replaced or removed.
@@ -10,17 +10,16 @@ A variable that would lead a client to another server, or a real key to the gate
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from ...ir.errors import ConfigError
 from ...ir.text import dumps
-from ..serve.client import KEY_VARIABLE, codex_provider
+from ..serve.client import KEY_VARIABLE, codex_provider, read_json, select_gemini_key
 from ..serve.client_models import ChosenModels, ModelLimits, claude_variables
-from ..terminal.output import print_note
 
 
 class SessionGateway(NamedTuple):
@@ -73,6 +72,7 @@ _REMOVED = (
     "OPENAI_PROXY",
 )
 _GOOGLE_KEYS = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
+_GEMINI_SETTINGS = "settings.json"
 _RUNNERS = frozenset({"bunx", "npx", "pnpx", "uvx"})  # `npx @openai/codex exec …` runs a client, too
 
 
@@ -165,22 +165,28 @@ def _configure_codex(child: ChildCommand, position: int, gateway: SessionGateway
 
 
 def _configure_gemini(child: ChildCommand, _position: int, gateway: SessionGateway, stack: ExitStack) -> None:
-    """Configure Gemini CLI. Its settings file chooses how to log in, which no variable overrides.
+    """Configure Gemini CLI. Only its settings file chooses between a login and the key, and it must choose.
 
-    So system settings in memory, which take precedence over the user's, choose the key.
+    If the user's file does not choose the key, the client gets a temporary home: links to the entries of the user's
+    `.gemini`, and a copy of the file that chooses it. Version 0.61 reads system settings only from files of root.
     """
-    child.environment.pop("GOOGLE_API_KEY", None)
-    child.environment["GEMINI_API_KEY"] = gateway.key
+    variables = child.environment
+    variables.pop("GOOGLE_API_KEY", None)
+    variables["GEMINI_API_KEY"] = gateway.key
     if gateway.model is not None:
-        child.environment["GEMINI_MODEL"] = gateway.model
-    variable = "GEMINI_CLI_SYSTEM_SETTINGS_PATH"
-    path = child.environment.get(variable, "/etc/gemini-cli/settings.json")
-    settings = _read_settings(Path(path))
-    security = settings.setdefault("security", {})
-    security.setdefault("auth", {})["selectedType"] = "gemini-api-key"
-    in_memory = _open_in_memory(dumps(settings), stack)
-    if in_memory is not None:
-        child.environment[variable] = in_memory
+        variables["GEMINI_MODEL"] = gateway.model
+    home = Path(variables.get("GEMINI_CLI_HOME") or Path.home(), ".gemini")
+    settings = select_gemini_key(home / _GEMINI_SETTINGS)
+    if settings == read_json(home / _GEMINI_SETTINGS):
+        return
+    temporary = Path(stack.enter_context(TemporaryDirectory(prefix="toolwire-", ignore_cleanup_errors=True)))
+    copy = temporary / ".gemini"
+    copy.mkdir()
+    for entry in home.iterdir() if home.is_dir() else ():
+        if entry.name != _GEMINI_SETTINGS:
+            (copy / entry.name).symlink_to(entry.absolute())
+    (copy / _GEMINI_SETTINGS).write_text(dumps(settings), "utf-8")
+    variables["GEMINI_CLI_HOME"] = str(temporary)
 
 
 def _configure_qwen(child: ChildCommand, position: int, gateway: SessionGateway, _stack: ExitStack) -> None:
@@ -227,16 +233,6 @@ def _insert(child: ChildCommand, position: int, *words: str) -> None:
     child.arguments[position + 1 : position + 1] = words
 
 
-def _read_settings(path: Path) -> dict[str, Any]:
-    """Return the JSON object in a settings file, or an empty one if there is no file."""
-    try:
-        return _parse_settings(path.read_text("utf-8"), str(path))
-    except FileNotFoundError:
-        return {}
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read {path}: {error}") from None
-
-
 def _parse_settings(text: str, source: str) -> dict[str, Any]:
     try:
         settings = json.loads(text) if text.strip() else {}
@@ -245,17 +241,3 @@ def _parse_settings(text: str, source: str) -> dict[str, Any]:
     if not isinstance(settings, dict):
         raise ConfigError(f"{source} must contain a JSON object")
     return settings
-
-
-def _open_in_memory(text: str, stack: ExitStack) -> str | None:
-    """Return the path of a file without a place on a disk, which exists until `stack` ends; None if there is no such file.
-
-    The path names this process, because Node.js does not pass open files on to its own children.
-    """
-    if not hasattr(os, "memfd_create"):
-        print_note("Gemini CLI logs in as its settings say; choose the Gemini API key there (/auth)", None)
-        return None
-    descriptor = os.memfd_create("toolwire-settings", os.MFD_CLOEXEC)
-    stack.callback(os.close, descriptor)
-    os.write(descriptor, text.encode())
-    return f"/proc/{os.getpid()}/fd/{descriptor}"
