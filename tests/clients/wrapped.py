@@ -14,7 +14,6 @@ files, and then prints their contents. Checked after each run:
 import argparse
 import asyncio
 import json
-
 import re
 import secrets
 import sys
@@ -91,7 +90,7 @@ async def check(agent: Agent, folder: Path) -> tuple[list[str], Sums | None]:
         code, printed, errors = await run_wrapped(wrapped, home, work)
         answered = len(provider.requests)
     receipt, recorded = read_receipt(errors), read_recording(recording)
-    left = [path for path in folder.rglob("*") if path.is_file() and KEY.search(path.read_bytes())]
+    left = files_with_the_key(folder)
     problems = {
         f"exit code {code}: {printed[-800:]!r} {errors[-1500:]!r}": code != 0,
         f"the client printed {printed[-400:]!r}": notes.sentence not in " ".join(printed.split()),
@@ -113,12 +112,18 @@ async def run_wrapped(agent: Agent, home: Path, work: Path) -> tuple[int | None,
     return codes[0], printed, errors
 
 
+def files_with_the_key(folder: Path) -> list[str]:
+    return [str(path) for path in folder.rglob("*") if path.is_file() and KEY.search(path.read_bytes())]
+
+
 def files_in(folder: Path) -> set[str]:
     """List the files below a folder, with random and counted parts of their names replaced."""
     names = (str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir())
     names = (name.replace(folder.parent.name, "#") for name in names)  # Claude Code names folders by their paths
     # npm, which opencode starts and does not wait for, may be interrupted at any point
-    return {re.sub(r"[0-9A-Za-z]*[0-9][0-9A-Za-z_-]*", "#", name) for name in names if "/.npm/_cacache/" not in f"/{name}"}
+    return {
+        re.sub(r"[0-9A-Za-z]*[0-9][0-9A-Za-z_-]*", "#", name) for name in names if "/.npm/_cacache/" not in f"/{name}"
+    }
 
 
 async def files_without_toolwire(agent: Agent, folder: Path) -> set[str]:
