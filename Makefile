@@ -86,6 +86,7 @@ test-mcp: $(VENV)/test ## run the official MCP conformance suite for server and 
 
 test-clients: $(VENV)/test .clients/installed ## run coding agents through the gateway; writes docs/clients-matrix.md
 	PATH=$(CURDIR)/$(BIN):$$PATH $(BIN)/python tests/clients/quickstart.py
+	$(BIN)/python tests/clients/wrapped.py
 	$(BIN)/python tests/clients/reasoning.py
 	$(BIN)/python tests/clients/run.py --write
 

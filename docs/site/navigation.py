@@ -21,6 +21,7 @@ NAVIGATION: dict[str, list[str]] = {
         "docs/tutorials/traces.md",
     ],
     "Guides": [
+        "docs/with.md",
         "docs/agents.md",
         "docs/running.md",
         "docs/chat-and-run.md",

@@ -166,4 +166,4 @@ def test_without_a_model_clients_choose_among_those_of_the_settings():
 
 def test_missing_client_has_its_installation_as_hint():
     assert "npm install -g @openai/codex" in install_hint(["codex"])
-    assert "separate words" in install_hint(["claude -p hi"])
+    assert "separately" in install_hint(["claude -p hi"])

@@ -13,7 +13,7 @@ SIGTSTP, SIGTTIN, SIGTTOU  ignored until the child has stopped. Then toolwire st
                            shell sees as stopped is stopped.
 SIGCHLD                    the child has stopped or ended
 
-Signals that toolwire was told to ignore (`nohup`, a job in the background of a script) stay ignored in both.
+Signals that are ignored at the start (`nohup`, a job in the background of a script) stay ignored in both.
 
 A child of a killed toolwire would wait for a gateway that is gone: on Linux the kernel sends it SIGTERM then
 (`PR_SET_PDEATHSIG`, prctl(2)), which wrapper scripts such as Codex's pass on to their own children.
@@ -38,7 +38,7 @@ _GRACE = 5.0  # seconds for a child to end after SIGTERM, if toolwire fails; the
 _SIGNAL_BASE = 128  # a shell's exit code of a process that a signal has ended, minus the signal
 
 
-class Child:
+class ChildProcess:
     """A running command. `wait` returns its exit code, 128 + N after signal N."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
@@ -82,7 +82,7 @@ class Child:
             self._close()
 
     def _close(self) -> None:
-        """Restore the signals' default handling: what follows is short, and a signal may end it."""
+        """Restore the default handling of signals: the end of toolwire is short, and a signal may interrupt it."""
         for name in self._handlers:
             self._loop.remove_signal_handler(getattr(signal, name))
         if self._terminal is not None:

@@ -23,7 +23,7 @@ from ..serve.client_models import ChosenModels, ModelLimits, claude_variables
 
 
 class SessionGateway(NamedTuple):
-    """The address and key of the gateway, and the model that clients are told to request, if the user chose one."""
+    """The address and key of the gateway, and the model for clients; None if the user chose none."""
 
     url: str
     key: str
@@ -46,7 +46,7 @@ class _Client(NamedTuple):
     install: str
 
 
-# Where clients of this machine may have a proxy, HTTP_PROXY would also get the requests to the gateway.
+# HTTP_PROXY would also get the requests to the gateway.
 _PROXIES = ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy")
 _NO_PROXY = ("127.0.0.1", "localhost")
 _REMOVED = (
@@ -79,7 +79,7 @@ _RUNNERS = frozenset({"bunx", "npx", "pnpx", "uvx"})  # `npx @openai/codex exec 
 def child_command(
     command: Sequence[str], environment: Mapping[str, str], gateway: SessionGateway, stack: ExitStack
 ) -> ChildCommand:
-    """Return the command and its environment for the gateway. `stack` frees what the child needs while it runs."""
+    """Return the command and its environment for the gateway. `stack` removes temporary folders."""
     child = ChildCommand(list(command), _base_environment(environment, gateway))
     found = _find_client(command)
     if found is not None:
@@ -89,12 +89,12 @@ def child_command(
 
 
 def install_hint(command: Sequence[str]) -> str:
-    """Return how to install a missing known client, or else what may be wrong with the command."""
+    """Return how to install a missing known client, or else the probable mistake in the command."""
     name = Path(command[0]).name
     if name in _CLIENTS:
         return _CLIENTS[name].install
     if " " in command[0]:
-        return "give the command and its arguments as separate words, without quotes around all of them"
+        return "give the command and its arguments separately, without quotes around both"
     return "check its name and PATH"
 
 

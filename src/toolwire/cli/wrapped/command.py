@@ -13,7 +13,8 @@ import asyncio
 import logging
 import os
 import shutil
-from collections.abc import Callable, Coroutine, Iterator
+import signal
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import AsyncExitStack, ExitStack, contextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -28,7 +29,7 @@ from ..serve.client_models import UNKNOWN_LIMITS, limits_of, list_models
 from ..serve.tools import ToolLoader
 from ..terminal.options import add_command, read_variable
 from ..terminal.output import LogFormatter, print_note
-from .child import Child
+from .child import ChildProcess
 from .clients import ChildCommand, SessionGateway, child_command, install_hint
 from .receipt import Receipt
 
@@ -60,7 +61,7 @@ exit codes: the program's own, or 128 + N if signal N ended it   126 it cannot b
             2 wrong usage or settings: the program was not started
 """
 _CALLER = "with"
-_DRAIN = 1.0  # seconds for requests of programs that the command has left behind
+_DRAIN = 1.0  # seconds for requests of programs that the command started and did not wait for
 _MAX_NOTES = 5  # log records after the command; more would hide the receipt
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126  # as a shell's exit codes
 
@@ -134,7 +135,7 @@ async def _run_session(command: list[str], arguments: argparse.Namespace) -> int
     settings, model = session_settings(arguments, key)
     async with AsyncExitStack() as stack:
         stack.enter_context(_collect_logs(notes))
-        recording = _Recording(arguments.record)
+        recording = _RecordFile(arguments.record)
         telemetry = _open_telemetry(settings, key, recording)
         stack.push_async_callback(telemetry.aclose)
         tools = await _open_tools(arguments, settings, telemetry, stack)
@@ -184,7 +185,7 @@ async def _serve_command(
     telemetry: Telemetry,
     model: str | None,
     key: str,
-    recording: _Recording,
+    recording: _RecordFile,
 ) -> int | None:
     """Serve while the command runs. Return its exit code, or None after a message if it cannot be started."""
     from ...gateway.processes.server import bind, serve
@@ -192,12 +193,19 @@ async def _serve_command(
     listener = bind(settings)
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     limits = UNKNOWN_LIMITS if model is None else limits_of(settings, model)
-    is_ready, stop = asyncio.Event(), asyncio.Event()
+    is_ready, handlers = asyncio.Event(), dict[signal.Signals, Callable[[], None]]()
+
+    @contextmanager
+    def keep(of_server: Mapping[signal.Signals, Callable[[], None]], /, **_: bool) -> Iterator[None]:
+        """Keep the server's handlers: while the command runs, signals are its own."""
+        handlers.update(of_server)
+        yield
+
     with ExitStack() as stack:
         stack.callback(listener.close)
         child = child_command(command, os.environ, SessionGateway(url, key, model, limits), stack)
         serving = asyncio.ensure_future(
-            serve(gateway, settings, listener, ready=is_ready.set, app=telemetry.wrap(gateway), stop=stop)
+            serve(gateway, settings, listener, ready=is_ready.set, app=telemetry.wrap(gateway), handle=keep)
         )
         try:
             await _first(is_ready.wait(), serving)
@@ -205,13 +213,14 @@ async def _serve_command(
             stack.callback(recording.close)
             return await _first(_run_child(child), serving)
         finally:
-            stop.set()
+            if not serving.done():
+                handlers[signal.SIGTERM]()
             await serving
 
 
 async def _run_child(command: ChildCommand) -> int | None:
     try:
-        child = Child(command.arguments, command.environment)
+        child = ChildProcess(command.arguments, command.environment)
     except OSError as error:  # such as a script whose interpreter does not exist
         print_note(f"toolwire: {command.arguments[0]}: {error.strerror}", None)
         return None
@@ -233,7 +242,7 @@ async def _first(work: Coroutine[Any, Any, T], serving: asyncio.Future[None]) ->
         await asyncio.wait({task})
 
 
-class _Recording:
+class _RecordFile:
     """The file of --record, which exists once the gateway does; without the option, nothing is recorded."""
 
     def __init__(self, path: str | None) -> None:
@@ -264,7 +273,7 @@ class _Recording:
         self.lost += 1
 
 
-def _open_telemetry(settings: Settings, key: str, recording: _Recording) -> Telemetry:
+def _open_telemetry(settings: Settings, key: str, recording: _RecordFile) -> Telemetry:
     from ...gateway.observe.telemetry import open_telemetry
 
     telemetry = open_telemetry(

@@ -36,7 +36,7 @@ from ...ir.terminal import count_of
 from ..app import Gateway
 from ..config.credentials import check_certificate, load_certificate
 from ..config.settings import Row, Settings
-from .worker_process import SharedListener, WorkerProcess, handle_signals
+from .worker_process import SharedListener, SignalHandling, WorkerProcess, handle_signals
 
 if TYPE_CHECKING:
     import uvicorn
@@ -229,14 +229,13 @@ async def serve(
     app: AsgiApp | None = None,
     ends_process: bool = False,
     worker: WorkerProcess | None = None,
-    stop: asyncio.Event | None = None,
+    handle: SignalHandling = handle_signals,
 ) -> None:
     """Serve until a signal stops the server. Raise ConfigError if a gateway without keys would be open to all.
 
     `reload` returns the current settings. `apply` applies them where the gateway alone cannot. `ready` is called once
     the server listens. `app` is the gateway with an app around it. `ends_process`: signals are ignored afterwards.
-    `worker`: this process is a worker, and shares `listener` with others. `stop`: signals are left to the caller, who
-    sets this event to stop the server.
+    `worker`: this process is a worker, and shares `listener` with others. `handle` installs the handlers of signals.
     """
     _check_exposure(_listening_host(listener), requires_key=gateway.requires_key)
 
@@ -262,7 +261,7 @@ async def serve(
         app or gateway,
         ends_process=ends_process,
         worker=worker,
-        stop=stop,
+        handle=handle,
     )
     try:
         await server.serve(sockets=[])
@@ -311,7 +310,7 @@ def _make_server(
     *,
     ends_process: bool,
     worker: WorkerProcess | None,
-    stop: asyncio.Event | None,
+    handle: SignalHandling,
 ) -> uvicorn.Server:
     """Return uvicorn's server, with our signal handlers and our limits.
 
@@ -331,15 +330,8 @@ def _make_server(
         @contextmanager
         def capture_signals(self) -> Iterator[None]:
             """Handle signals ourselves: uvicorn would raise the signal again after shutdown."""
-            if stop is not None:
-                waiting = asyncio.ensure_future(self._stop_at(stop))
-                try:
-                    yield
-                finally:
-                    waiting.cancel()
-                return
             handlers = {signal.SIGINT: self._interrupt, signal.SIGTERM: self._stop, signal.SIGHUP: reload}
-            with handle_signals(handlers, ignore_afterwards=ends_process):
+            with handle(handlers, ignore_afterwards=ends_process):
                 yield
 
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -350,10 +342,6 @@ def _make_server(
             _listen(self, listener, worker, counts.limit + counts.reserve)
             if ready is not None:
                 ready()
-
-        async def _stop_at(self, event: asyncio.Event) -> None:
-            await event.wait()
-            self._stop()
 
         def _stop(self) -> None:
             """Stop accepting at once; uvicorn would do so up to 0.1 seconds later."""

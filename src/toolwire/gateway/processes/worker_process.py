@@ -14,10 +14,11 @@ import signal
 import socket
 import struct
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sized
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from ssl import SSLContext
 from tempfile import TemporaryFile
+from typing import Protocol
 
 import msgspec
 from msgspec import Struct
@@ -25,6 +26,14 @@ from msgspec import Struct
 from ...asgi.accepting import BATCH, BatchListener
 
 # Signals of the gateway's processes, handled on the event loop.
+
+
+class SignalHandling(Protocol):
+    """Installs the handlers of signals inside a block, as `handle_signals` does."""
+
+    def __call__(
+        self, handlers: Mapping[signal.Signals, Callable[[], None]], /, *, ignore_afterwards: bool = False
+    ) -> AbstractContextManager[None]: ...
 
 
 @contextmanager
