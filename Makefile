@@ -156,5 +156,5 @@ advisories: $(VENV)/core ## look for known vulnerabilities in the packages of th
 	.advisories/bin/pip-audit --requirement deploy/requirements.lock --no-deps --disable-pip
 
 clean: ## delete everything that can be generated again
-	rm -rf .venv .venv-* site dist .advisories .clients .peers bench/.venv bench/.venv-schemas bench/.venv-repair bench/.venv-text bench/.venv-stores bench/.venv-local bench/.venv-mcp .node bench/gateway/.work .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-* site .docs-cache dist .advisories .clients .peers bench/.venv bench/.venv-schemas bench/.venv-repair bench/.venv-text bench/.venv-stores bench/.venv-local bench/.venv-mcp .node bench/gateway/.work .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +

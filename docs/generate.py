@@ -5,6 +5,7 @@ docs/translation.md    from `translate`: each statement of a request, for each p
 docs/architecture.svg  from the import contracts (picture.py)
 docs/rules/            from the rules of the audit: one page per rule, and an index
 docs/violations.md     from every dialect (violations.py)
+docs/limits.md         from the constraints, wires and dialects (limits.py)
 docs/upstreams.md      from the vectors of deviations (upstreams.py)
 docs/formats.md        from the text formats (format_table.py)
 src/toolwire/text/formats/table.py  from the modules of the text formats (format_table.py)
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from format_table import FORMATS_PAGE, TABLE, format_table, formats_page
+from limits import LIMITS_PAGE, limits_page
 from msgspec.structs import replace
 from picture import PICTURE, draw
 from request_statements import LOCATED
@@ -250,6 +252,7 @@ def main() -> int:
         TRANSLATION_PAGE: translation_page(),
         PICTURE: draw(),
         VIOLATIONS_PAGE: violations_page(),
+        LIMITS_PAGE: limits_page(),
         UPSTREAMS_PAGE: upstreams_page(),
         TABLE: format_table(),
         FORMATS_PAGE: formats_page(),

@@ -3,12 +3,14 @@
 import html.parser
 import json
 import re
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from api_pages import public_names
+from api_pages import entries
 
-__all__ = ["foreign_resources", "problems"]
+__all__ = ["foreign_resources", "misses", "problems"]
 
 # The elements that a browser loads without a click, and their attribute.
 _LOADED = {
@@ -74,6 +76,7 @@ def problems(site: Path, version: str) -> list[str]:
         *_version_problems(site, version),
         *_name_problems(site),
         *_search_problems(site),
+        *_ranking_problems(site),
     ]
 
 
@@ -90,11 +93,13 @@ def _version_problems(site: Path, version: str) -> Iterator[str]:
 
 
 def _name_problems(site: Path) -> Iterator[str]:
-    for package, names in public_names().items():
-        text = (site / f"api/{package}.html").read_text(encoding="utf-8")
-        for name in names:
-            if f'id="{package}.{name}"' not in text and f'href="{package}.{name}.html"' not in text:
-                yield f"api/{package}.html has no entry for {name}"
+    texts: dict[str, str] = {}
+    for path, place in entries().items():
+        page, _, anchor = place.replace(".md#", ".html#").partition("#")
+        if page not in texts:
+            texts[page] = (site / page).read_text(encoding="utf-8") if (site / page).exists() else ""
+        if f'id="{anchor}"' not in texts[page]:
+            yield f"{page} has no entry for {path}"
 
 
 def _search_problems(site: Path) -> Iterator[str]:
@@ -107,3 +112,34 @@ def _search_problems(site: Path) -> Iterator[str]:
         page = path.relative_to(site).as_posix()
         if page not in found and page != "404.html" and not (page == "index.html" and "" in found):
             yield f"{page} is not in the search index"
+
+
+_SEARCHES = Path(__file__).with_name("searches.json")
+_MISSES = 2  # of twenty searches
+
+
+def _ranking_problems(site: Path) -> list[str]:
+    """Run the site's own search in Node, if it is installed, and compare it with searches.json."""
+    node = shutil.which("node")
+    if node is None or not (site / "assets/javascripts/workers").exists():
+        return []
+    searches: dict[str, list[str]] = json.loads(_SEARCHES.read_text(encoding="utf-8"))
+    done = subprocess.run(  # noqa: S603 - a command without user input
+        [node, Path(__file__).with_name("search.mjs"), site],
+        input="\n".join(searches),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = dict(zip(searches, map(json.loads, done.stdout.splitlines()), strict=True))
+    missed = misses(searches, found)
+    return missed if len(missed) > _MISSES else []
+
+
+def misses(searches: dict[str, list[str]], found: dict[str, list[str]]) -> list[str]:
+    """Return the searches that have none of their pages among the first three results."""
+    return [
+        f"the search {query!r} finds {', '.join(found[query][:3])} before {' or '.join(pages)}"
+        for query, pages in searches.items()
+        if not set(pages) & set(found[query][:3])
+    ]

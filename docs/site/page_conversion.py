@@ -69,7 +69,7 @@ def title(text: str) -> str:
     found = re.search(r"^# (.+)$", text, re.MULTILINE)
     if not found:
         raise ValueError("the page has no heading; begin it with `# Title`")
-    return found[1].replace("`", "")
+    return re.sub(r" \{ #\S+ \}$", "", found[1]).replace("`", "")
 
 
 def first_paragraph(text: str) -> str:

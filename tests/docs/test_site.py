@@ -5,13 +5,16 @@
 
 import importlib
 import json
+import re
 import sys
 
 import pytest
 
+from doc_blocks import run_page
 from places import ROOT
 
 VERSION = "9.9.9"
+EXAMPLES = ROOT / "docs/site/api_examples.md"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -22,9 +25,9 @@ def site_on_the_path():
 
 
 def test_api_reference_has_an_entry_for_every_public_name():
-    from api_pages import api_pages
+    from api_pages import api_pages, entries
 
-    pages = api_pages()
+    pages, places = api_pages(), entries()
     packages = [
         "toolwire",
         *(f"toolwire.{p.parent.name}" for p in sorted((ROOT / "src/toolwire").glob("*/__init__.py"))),
@@ -32,16 +35,58 @@ def test_api_reference_has_an_entry_for_every_public_name():
     for package in packages:
         exported = getattr(importlib.import_module(package), "__all__", [])
         if exported and package != "toolwire.cli":
-            lines = pages[f"api/{package}.md"].splitlines()
-            missing = [name for name in exported if f"::: {package}.{name}" not in lines and f"## {name}" not in lines]
-            assert not missing, package
             assert f"({package}.md)" in pages["api/index.md"]
+            for name in exported:
+                page, _, anchor = places[f"{package}.{name}"].partition("#")
+                assert f"{{ #{anchor} }}" in pages[page]
+
+
+def test_every_page_of_the_api_reference_has_an_example():
+    from api_examples import examples
+    from api_pages import api_pages
+
+    pages = [path.removeprefix("api/").removesuffix(".md") for path in api_pages() if path != "api/index.md"]
+    assert sorted(examples()) == sorted(pages)
+
+
+@pytest.mark.one_in(11)
+@pytest.mark.parametrize("name", re.findall(r"^## (\S+)$", EXAMPLES.read_text(encoding="utf-8"), re.MULTILINE))
+def test_example_of_the_api_reference_runs_by_itself_and_prints_its_output(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    section = EXAMPLES.read_text(encoding="utf-8").partition(f"\n## {name}\n")[2].partition("\n## ")[0]
+    (tmp_path / "example.md").write_text(section, encoding="utf-8")
+    assert run_page(tmp_path / "example.md")
+
+
+def test_api_reference_shows_no_internals():
+    """Shared between modules of toolwire, but no page of the docs names them: the steps of a session, constructor parameters."""
+    from api_pages import api_pages
+
+    pages = api_pages()
+    assert "take_over" not in pages["api/toolwire.Agent.md"]
+    assert "- `observers" not in pages["api/toolwire.Agent.md"]
+    assert "### add_response" not in pages["api/toolwire.run.md"]
+    assert "## run_sync { #toolwire.Agent.run_sync }" in pages["api/toolwire.Agent.md"]
+    assert "def encode_error" in pages["api/toolwire.wire.md"]  # a protocol: its implementers need every method
+    assert not re.search(r"^#+ _", "\n".join(pages.values()), re.MULTILINE)
+
+
+def test_definition_of_the_api_reference_is_that_of_the_program():
+    from api_objects import definition, describe, public_names
+
+    for package in ("toolwire", "toolwire.ir", "toolwire.run"):  # a package for each way of an import
+        for name in public_names()[package]:
+            value = getattr(importlib.import_module(package), name, None)
+            if isinstance(value, type) and value.__name__ == name:
+                assert definition(package, name).module == value.__module__
+                assert describe(definition(package, name)).signature.startswith(f"class {name}")
 
 
 def test_every_page_of_the_docs_is_in_the_navigation():
     from stage import site_pages
 
-    pages = {path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    folder = ROOT / "docs/site"  # sources of the generator
+    pages = {path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md") if folder not in path.parents}
     assert pages <= set(site_pages())
     assert len(set(site_pages().values())) == len(site_pages())
 
@@ -52,12 +97,14 @@ def test_navigation_has_the_sections_in_the_order_of_tasks():
     assert list(NAVIGATION) == [
         "Start",
         "Tutorials",
-        "Guides",
+        "Build agents",
+        "Connect tools",
+        "Translate",
+        "Run a gateway",
+        "Test and audit",
         "Open models",
         "Reference",
-        "Gateway",
         "Migrate",
-        "Compare",
     ]
 
 
@@ -182,48 +229,91 @@ def test_broken_link_fails_the_build(tmp_path, link, problem):
     assert problem in "".join(found)
 
 
-def test_attribute_that_repeats_a_parameter_has_no_entry(tmp_path):
-    griffe = pytest.importorskip("griffe", reason="`make docs` installs the generator")
-    from api_attributes import ConstructorParameters
+@pytest.mark.full
+def test_site_from_the_cache_is_that_of_a_full_build(tmp_path, monkeypatch):
+    """A changed page, changed search settings and a new link target are not taken from the cache; warnings are repeated."""
+    pytest.importorskip("material", reason="`make docs` installs the generator")
+    from build_site import run_generator
 
-    (tmp_path / "shop.py").write_text(
-        "class Shop:\n"
-        "    def __init__(self, name, owner):\n"
-        "        self.name = name\n"
-        "        self.owner = owner\n"
-        '        """Person who signs contracts."""\n'
-        "        self.orders = []\n"
-    )
-    extensions = griffe.load_extensions(ConstructorParameters)
-    shop = griffe.load("shop", search_paths=[tmp_path], extensions=extensions)["Shop"]
-    assert set(shop.members) == {"__init__", "owner", "orders"}
+    pages = tmp_path / "pages"
+    pages.mkdir()
+    (pages / "site.css").write_text("")
+    settings = {
+        "INHERIT": str(ROOT / "docs/site/mkdocs.yml"),
+        "docs_dir": str(pages),
+        "nav": ["index.md", "b.md"],
+        "hooks": [str(ROOT / "docs/site/page_cache.py")],
+    }
+
+    def build(name, cache):
+        settings["site_dir"] = str(tmp_path / name)
+        (tmp_path / "mkdocs.json").write_text(json.dumps(settings))
+        monkeypatch.setenv("TOOLWIRE_DOCS_CACHE", str(tmp_path / "cache") if cache else "")
+        found = run_generator(tmp_path / "mkdocs.json")
+        files = [*sorted((tmp_path / name).rglob("*.html")), tmp_path / name / "search/search_index.json"]
+        return found, {path.relative_to(tmp_path / name): path.read_bytes() for path in files if path.exists()}
+
+    texts = {
+        "index.md": [
+            "# A\n\n[link](b.md#part)\n",
+            "# A\n\nanother\n",
+            "# A\n\n[link](b.md#gone)\n",
+            "# A\n\n[l](c.md)\n",
+        ],
+        "b.md": ["# B\n\n## Part\n", "# B2\n", "---\nsearch:\n  boost: 2\n---\n# B2\n\n## Part\n"],
+    }
+    for number in (0, 1, 2, 2, 0):
+        for page, versions in texts.items():
+            (pages / page).write_text(versions[number])
+        cached = build("cached", cache=True)
+        assert cached == build("full", cache=False)
+        assert bool(cached[0]) == (number == 2)
+    assert 2 <= len(list((tmp_path / "cache").iterdir())) <= 4  # entries that were not used are removed
+
+
+def test_searches_are_named_by_the_list():
+    searches = json.loads((ROOT / "docs/site/searches.json").read_text(encoding="utf-8"))
+    assert len(searches) == 20
+
+
+@pytest.mark.parametrize(("found", "problems"), [(["b", "c", "a"], 0), (["b", "c", "d", "a"], 1)])
+def test_page_after_the_third_place_of_a_search_is_a_miss(found, problems):
+    from check_site import misses
+
+    assert len(misses({"query": ["a", "e"]}, {"query": found})) == problems
 
 
 @pytest.mark.parametrize("fault", ["version", "name", "search", "resource"])
 def test_faults_of_a_built_site_are_reported(tmp_path, fault):
-    from api_pages import public_names
+    from api_pages import entries
     from check_site import problems
 
     (tmp_path / "api").mkdir()
     (tmp_path / "search").mkdir()
+    anchors = {}
+    for place in sorted(entries().values()):
+        page, _, anchor = place.removesuffix(".md").partition(".md#")
+        anchors.setdefault(page, []).append(anchor)
     locations = []
-    for package, names in public_names().items():
-        entries = "".join(f'<h2 id="{package}.{name}">' for name in names if fault != "name" or name != "Agent")
-        shown = "" if fault == "version" and package == "toolwire.run" else f"toolwire {VERSION}"
+    for page, names in anchors.items():
+        shown = "" if fault == "version" and page == "api/toolwire.run" else f"toolwire {VERSION}"
         script = (
-            '<script src="https://x.example/a.js"></script>' if fault == "resource" and package == "toolwire" else ""
+            '<script src="https://x.example/a.js"></script>'
+            if fault == "resource" and page == "api/toolwire.Agent"
+            else ""
         )
-        (tmp_path / f"api/{package}.html").write_text(shown + script + entries, encoding="utf-8")
-        locations.append({"location": f"api/{package}.html#a"})
+        headings = "".join(f'<h2 id="{name}">' for name in names if fault != "name" or name != "toolwire.net.Model")
+        (tmp_path / f"{page}.html").write_text(shown + script + headings, encoding="utf-8")
+        locations.append({"location": f"{page}.html#a"})
     found = locations[1:] if fault == "search" else locations
     (tmp_path / "search/search_index.json").write_text(json.dumps({"docs": found}), encoding="utf-8")
     reported = problems(tmp_path, VERSION)
     expected = {
         "version": ["api/toolwire.run.html does not show the version 9.9.9"],
-        "name": ["api/toolwire.html has no entry for Agent", "api/toolwire.net.html has no entry for Agent"],
-        "search": ["api/toolwire.html is not in the search index"],
+        "name": ["api/toolwire.net.html has no entry for toolwire.net.Model"],
+        "search": ["api/toolwire.Agent.html is not in the search index"],
         "resource": [
-            "api/toolwire.html loads https://x.example/a.js; copy the file into the site or remove the reference"
+            "api/toolwire.Agent.html loads https://x.example/a.js; copy the file into the site or remove the reference"
         ],
     }
     assert reported == expected[fault]

@@ -76,7 +76,8 @@ def check_names(checked: CheckedBody) -> Iterator[Hit]:
             yield Hit(at, "a function needs a name")
 
 
-@constraint("TW010", _WIRE, f"{_SDK} Tool.function_declarations")
+@constraint("TW010", _WIRE, "https://github.com/google-gemini/gemini-cli/issues/19083 (2026-02)",
+            error="* tools[0].function_declarations: [FIELD_INVALID] At most 512 function declarations can be specified.")  # fmt: skip
 def check_count(checked: CheckedBody) -> Iterator[Hit]:
     count = sum(1 for _ in _declarations(checked))
     if count > 512:
