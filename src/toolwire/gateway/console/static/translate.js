@@ -1,0 +1,252 @@
+// @ts-check
+// View 1: one document in every format.
+import { html, cx, count, announce, copyText, useState, useEffect, useMemo, useRef, Icon, Choice, Switch, Select, Problem, Editor, Dialog, dropTarget, useSettled } from "./core.js";
+import { ask, faultOf } from "./api.js";
+import { Comparison } from "./comparison.js";
+
+/** @typedef {import("./api.js").Meta} Meta */
+/** @typedef {import("./api.js").Translation} Translation */
+/** @typedef {{ input: string, source: string, kind: string, strict: boolean, family: string }} State */
+
+const LARGE = 400_000; // characters: above it, each translation is its own request, so that the first appears early
+
+/** @param {Meta} meta @returns {Record<string, string>} */
+export function titlesOf(meta) {
+  return Object.fromEntries([...meta.wires, ...meta.formats].map(({ name, title }) => [name, title]));
+}
+
+/** The body of a translation request. @param {State} state @param {Meta} meta @param {string[]} targets */
+function requestOf(state, meta, targets) {
+  const isFormat = meta.formats.some(({ name }) => name === state.source);
+  return {
+    input: state.input,
+    ...(state.source && { [isFormat ? "format" : "source"]: state.source }),
+    ...(state.kind && !isFormat && { kind: state.kind }),
+    strict: state.strict,
+    targets,
+  };
+}
+
+/** Translations of one source as one. @param {Translation[]} parts @returns {Translation} */
+function joined(parts) {
+  const first = /** @type {Translation} */ (parts[0]);
+  return {
+    ...first,
+    outputs: parts.flatMap((part) => part.outputs.filter((output) => output.name !== part.source.name)),
+    elements: Object.assign({}, ...parts.map((part) => part.elements)),
+  };
+}
+
+/** @param {{ meta: Meta, active: boolean, opened: { state: Partial<State>, serial: number } | null, onOpen: (view: string, input: string) => void }} props */
+export function TranslateView({ meta, active, opened, onOpen }) {
+  const samples = meta.samples.filter((sample) => sample.view === "translate");
+  const first = meta.file ? { input: meta.file.text } : { input: samples[0]?.input ?? "", source: samples[0]?.wire ?? "", kind: samples[0]?.kind ?? "" };
+  const [state, setState] = useState(/** @type {State} */ ({ source: "", kind: "", strict: false, family: "wires", ...first, ...opened?.state }));
+  const [answer, setAnswer] = useState(/** @type {Translation | null} */ (null));
+  const [fault, setFault] = useState(/** @type {import("./api.js").Fault | null} */ (null));
+  const [busy, setBusy] = useState(false);
+  const [editing, setEditing] = useState(false);
+  const [sharing, setSharing] = useState(false);
+  const [file, setFile] = useState(meta.file?.name ?? "");
+  const titles = useMemo(() => titlesOf(meta), [meta]);
+  const settled = useSettled(state, editing ? 300 : 0);
+
+  useEffect(() => {
+    if (opened) {
+      setState((old) => ({ ...old, source: "", kind: "", ...opened.state }));
+      setEditing(false);
+    }
+  }, [opened?.serial]);
+
+  useEffect(() => {
+    const control = new AbortController();
+    /** @param {string[]} targets */
+    const translate = (targets) => ask("api/translate", requestOf(settled, meta, targets), control.signal);
+    const run = async () => {
+      if (!settled.input.trim()) {
+        setAnswer(null);
+        setFault(null);
+        return;
+      }
+      setBusy(true);
+      try {
+        if (settled.input.length <= LARGE) {
+          setAnswer(await translate(settled.family === "all" ? ["wires", "formats"] : [settled.family]));
+          setFault(null);
+        } else {
+          /** @type {Translation[]} */ const parts = [];
+          for (const { name } of settled.family === "formats" ? meta.formats : meta.wires) {
+            parts.push(await translate([name]));
+            setAnswer(joined(parts));
+            setFault(null);
+          }
+        }
+      } catch (error) {
+        if (!control.signal.aborted) {
+          setFault(faultOf(error));
+          setAnswer(null);
+        }
+      } finally {
+        if (!control.signal.aborted) setBusy(false);
+      }
+    };
+    run();
+    return () => control.abort();
+  }, [settled]);
+
+  const change = (/** @type {Partial<State>} */ part) => setState((old) => ({ ...old, ...part }));
+  const take = (/** @type {string} */ input, /** @type {string} */ name) => {
+    const shared = input.length < 1_000_000 ? /#\/translate\?s=([\w-]+)\s*$/.exec(input) : null;
+    if (shared) {
+      location.hash = `#/translate?s=${shared[1]}`; // a shared link, of whatever port
+      return;
+    }
+    setFile(name);
+    change({ input, source: "", kind: "" });
+    setEditing(false);
+  };
+
+  useEffect(() => {
+    if (!active) return;
+    const paste = (/** @type {ClipboardEvent} */ event) => {
+      if (isTyping(event.target)) return;
+      const text = event.clipboardData?.getData("text/plain");
+      if (text) take(text, "");
+    };
+    const key = (/** @type {Event} */ event) => {
+      const name = /** @type {CustomEvent<string>} */ (event).detail;
+      if (name === "e") setEditing(true);
+      if (name === "s") setSharing(true);
+    };
+    window.addEventListener("paste", paste);
+    window.addEventListener("toolwire:shortcut", key);
+    return () => {
+      window.removeEventListener("paste", paste);
+      window.removeEventListener("toolwire:shortcut", key);
+    };
+  }, [active]);
+
+  const snippet = async (/** @type {import("./api.js").Output} */ output, /** @type {string} */ language) => {
+    try {
+      const { text } = await ask("api/snippet", { language, wire: output.name, document: output.text });
+      await copyText(text, `${titles[output.name] ?? output.name} as ${language === "typescript" ? "TypeScript" : language === "python" ? "Python" : "curl"}`);
+    } catch (error) {
+      announce(faultOf(error).message);
+    }
+  };
+
+  const sample = samples.find((candidate) => candidate.input === state.input);
+  const names = [{ value: "", label: "Detect" }, ...meta.wires.map(({ name, title }) => ({ value: name, label: title })), ...meta.formats.map(({ name, title }) => ({ value: name, label: `${title} (text)` }))];
+  const head = html`<div class="pane-tools">
+    ${answer?.source.kind === "stream" && !editing ? html`<button type="button" class="quiet" onClick=${() => onOpen("streams", state.input)}>Step through</button>` : null}
+    <button type="button" class="quiet" aria-pressed=${String(editing)} onClick=${() => setEditing(!editing)}><${Icon} name=${editing ? "check" : "edit"} />${editing ? "Done" : "Edit"}</button>
+  </div>`;
+  const editor = html`<${Editor} label="Source to translate" value=${state.input} onInput=${(/** @type {string} */ input) => change({ input })} placeholder="Paste or drop a tool, a request, an answer, an error or a stream." autofocus=${editing} />`;
+  const place = fault?.at ?? null;
+
+  return html`<div class="view translate" ...${dropTarget(take, meta.limits.body_bytes)}>
+    <h1 class="hidden-label">Translate</h1>
+    <div class="toolbar">
+      <${Select}
+        label="Sample"
+        value=${sample?.id ?? ""}
+        onChange=${(/** @type {string} */ id) => {
+          const next = samples.find((candidate) => candidate.id === id);
+          if (!next) return;
+          setFile("");
+          setEditing(false);
+          change({ input: next.input, source: next.format ?? next.wire ?? "", kind: next.format ? "" : (next.kind ?? "") });
+        }}
+        options=${[...(sample ? [] : [{ value: "", label: file || "your text" }]), ...samples.map(({ id, title }) => ({ value: id, label: title }))]}
+      />
+      <${FileButton} onText=${take} limit=${meta.limits.body_bytes} />
+      <${Select} label="Source" value=${state.source} onChange=${(/** @type {string} */ source) => change({ source })} options=${names} />
+      <${Select} label="Kind" value=${state.kind} onChange=${(/** @type {string} */ kind) => change({ kind })} options=${[{ value: "", label: "Detect" }, ...meta.kinds.map((kind) => ({ value: kind, label: kind }))]} />
+      <span class="grow"></span>
+      <${Choice}
+        label="Targets"
+        value=${state.family}
+        onChange=${(/** @type {string} */ family) => change({ family })}
+        options=${[
+          { value: "wires", label: "Wires", title: "The JSON protocols of providers" },
+          { value: "formats", label: "Text formats", title: "Tool calls as a model writes them" },
+          { value: "all", label: "All" },
+        ]}
+      />
+      <${Switch} label="Strict" checked=${state.strict} onChange=${(/** @type {boolean} */ strict) => change({ strict })} title="A loss is an error" />
+      <button type="button" class="button" onClick=${() => setSharing(true)}><${Icon} name="link" />Share</button>
+    </div>
+    <p class="hidden-label" role="status">${busy ? "Translating" : fault ? "Not translated" : answer ? `Translated into ${count(answer.outputs.length)} formats, ${count(answer.outputs.reduce((sum, output) => sum + output.losses.length, 0))} losses` : ""}</p>
+    <div class=${cx("busy-line", busy && "on")} aria-hidden="true"></div>
+    ${answer && !fault
+      ? html`<${Comparison} answer=${answer} titles=${titles} sourceHead=${head} sourceBody=${editing ? editor : null} onSnippet=${snippet} busy=${busy} />`
+      : html`<div class="comparison">
+          <section class="pane source" aria-label="Source">
+            <header><div class="pane-title"><h2>Source</h2><p class="sub">${fault ? "not understood" : state.input ? "…" : "empty"}</p></div></header>
+            ${editor}
+          </section>
+          <div class="targets">
+            ${fault
+              ? html`<${Problem} error=${fault} onPlace=${place ? () => selectIn(place) : null} />`
+              : busy
+                ? null
+                : html`<div class="empty"><h2>One document, every format</h2><p>Paste a tool, a request, an answer, an error or a stream on the left, drop a file anywhere, or choose a sample above.</p></div>`}
+          </div>
+        </div>`}
+    ${sharing ? html`<${ShareDialog} state=${state} onClose=${() => setSharing(false)} />` : null}
+  </div>`;
+}
+
+/** Select a place in the editor. @param {import("./api.js").At} at */
+function selectIn(at) {
+  const area = /** @type {HTMLTextAreaElement | null} */ (document.querySelector(".translate textarea"));
+  area?.focus();
+  area?.setSelectionRange(at[0], at[1]);
+}
+
+/** @param {EventTarget | null} element */
+function isTyping(element) {
+  return element instanceof HTMLElement && element.matches("input, textarea, select, [contenteditable]");
+}
+
+/** @param {{ onText: (text: string, name: string) => void, limit: number }} props */
+export function FileButton({ onText, limit }) {
+  /** @type {{ current: HTMLInputElement | null }} */ const input = useRef(null);
+  const read = async (/** @type {any} */ event) => {
+    const file = event.currentTarget.files?.[0];
+    event.currentTarget.value = "";
+    if (!file) return;
+    if (file.size > limit) announce(`${file.name} is larger than the limit of ${count(limit)} bytes`);
+    else onText(await file.text(), file.name);
+  };
+  return html`<button type="button" class="button" onClick=${() => input.current?.click()}><${Icon} name="file" />Open</button>
+    <input ref=${input} type="file" class="hidden-label" tabindex="-1" aria-hidden="true" onChange=${read} />`;
+}
+
+/** @param {{ state: State, onClose: () => void }} props */
+function ShareDialog({ state, onClose }) {
+  const [link, setLink] = useState("");
+  const [removed, setRemoved] = useState(/** @type {string[]} */ ([]));
+  const [problem, setProblem] = useState("");
+  useEffect(() => {
+    import("./share.js")
+      .then(async ({ redact, encodeState, LONGEST_LINK }) => {
+        const { text, removed: names } = redact(state.input);
+        const url = `${location.origin}${location.pathname}#/translate?s=${await encodeState({ ...state, input: text })}`;
+        setRemoved(names);
+        if (url.length > LONGEST_LINK) setProblem(`The link would have ${count(url.length)} characters; programs cut links of more than ${count(LONGEST_LINK)}. Share the document itself.`);
+        else setLink(url);
+      })
+      .catch((error) => setProblem(faultOf(error).message));
+  }, []);
+  return html`<${Dialog} title="Share this translation" onClose=${onClose}>
+    <p>The link holds the document itself, after the <code>#</code>, which no server receives. Another console opens it when it is pasted there. It never contains your token.</p>
+    ${removed.length ? html`<p class="note">Replaced by <code>[redacted]</code>: ${removed.join(", ")}.</p>` : html`<p class="note">No header, key or token was found in it. Look yourself, too.</p>`}
+    ${problem
+      ? html`<p class="problem" role="alert"><${Icon} name="alert" />${problem}</p>`
+      : html`<div class="copy-field">
+          <input aria-label="Link" readonly value=${link} onFocus=${(/** @type {any} */ event) => event.currentTarget.select()} />
+          <button type="button" class="button primary" disabled=${!link} onClick=${() => copyText(link, "Link")}><${Icon} name="copy" />Copy link</button>
+        </div>`}
+  </${Dialog}>`;
+}
