@@ -65,12 +65,12 @@ def _translate(
     document: JSON, source: str, target: str, choose: ToolChooser | None
 ) -> Translation[list[Object] | Object]:
     """Translate the readable declarations; the losses have pointers into both documents."""
-    declared, place = _declarations(document, source)
+    declared, place = find_declarations(document, source)
     unreadable, losses = Losses(), Losses()
     tools, indices = decode_readable_tools(declared, source, unreadable)
     fitted, encoded, encode_losses = _fit_and_encode(tools, target, losses, choose)
     is_wrapped = type(document) is dict and "tools" in document
-    origin = SourceDocument(document, _source_locator(tools, indices, source, place))
+    origin = SourceDocument(document, source_locator(tools, indices, source, place))
     written: JSON = {"tools": encoded} if is_wrapped else encoded
     destination = TargetDocument(written, _target_locator(fitted, encoded, target, "/tools" if is_wrapped else ""))
     located_losses = [replace(loss, path=place(int(split(loss.path)[1]))) for loss in unreadable]
@@ -100,7 +100,7 @@ def _fit_and_encode(
     return [(index, tool) for tool, index in pairs], encoded, encode_losses
 
 
-def _declarations(document: JSON, source: str) -> tuple[list[JSON], Callable[[int], str]]:
+def find_declarations(document: JSON, source: str) -> tuple[list[JSON], Callable[[int], str]]:
     """Return the declarations of a document, and a function from their indices to their pointers.
 
     Raise ProtocolError if they are not an array.
@@ -127,17 +127,23 @@ def _with_original_indices(losses: Losses, fitted: list[tuple[int, Tool]]) -> li
     return changed_losses
 
 
-def _source_locator(
+def source_locator(
     tools: tuple[Tool, ...], indices: list[int], source: str, place: Callable[[int], str]
 ) -> Callable[[str], str]:
     """Return a function from paths of canonical tools to pointers into the source document."""
+
+    first: dict[int, int] = {}  # by declaration, the index of its first tool; its tools are adjacent
+    for index, declaration in enumerate(indices):
+        first.setdefault(declaration, index)
 
     def locate_tool(path: str) -> str:
         match split(path):
             case ["tools", index, *rest] if int(index) < len(tools):
                 declaration = indices[int(index)]
-                siblings = tuple(tool for tool, at in zip(tools, indices, strict=True) if at == declaration)
-                number = int(index) - indices.index(declaration)
+                start = end = first[declaration]
+                while end < len(tools) and indices[end] == declaration:
+                    end += 1
+                siblings, number = tools[start:end], int(index) - start
                 return place(declaration) + _tool_pointer(siblings, number, rest, source)
         return ""
 

@@ -1,0 +1,332 @@
+"""One document and its translations: the elements that they have in common, at exact positions."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from places import TESTS
+from tables import every_case
+from toolwire.bridge.comparison import compare
+from toolwire.bridge.comparison.documents import MAX_ELEMENTS
+from toolwire.ir.errors import ConfigError, ProtocolError
+from toolwire.ir.folding import unfold
+from toolwire.ir.parts import Text
+from toolwire.ir.pointer import resolve
+from toolwire.ir.response import Response, Stop
+from toolwire.stream.positions import CodeUnits, StringOffsets, find_places
+from toolwire.text import names as format_names
+from toolwire.wire import get, names
+
+PAIRS = [
+    (wire, vector)
+    for wire in names()
+    for vector in json.loads((Path(TESTS) / "vectors" / "wire" / f"{wire}.json").read_text())
+    if vector["kind"] in ("request", "response", "tools") and "body" in vector
+]
+TOOL = {
+    "name": "get.weather",
+    "description": "Weather of a city",
+    "input_schema": {
+        "type": "object",
+        "properties": {
+            "city": {"type": "string", "pattern": "^[A-Z]"},
+            "unit": {"enum": ["c", "f"]},
+            "place": {"type": "object", "properties": {"street": {"type": "string"}}},
+        },
+    },
+}
+REQUEST = {
+    "model": "claude-sonnet-4-5",
+    "max_tokens": 100,
+    "system": "Be brief",
+    "tools": [TOOL],
+    "messages": [
+        {"role": "user", "content": "Weather in Paris?"},
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "text", "text": "I look"},
+                {
+                    "type": "tool_use",
+                    "id": "toolu_1",
+                    "name": "get.weather",
+                    "input": {"city": 'Paris "1" 😀', "place": {"street": "a\nb"}, "days": 3},
+                },
+            ],
+        },
+        {
+            "role": "user",
+            "content": [
+                {
+                    "type": "tool_result",
+                    "tool_use_id": "toolu_1",
+                    "content": [
+                        {"type": "text", "text": "22 C"},
+                        {
+                            "type": "image",
+                            "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="},
+                        },
+                    ],
+                }
+            ],
+        },
+    ],
+}
+
+
+def as_text(document):
+    return json.dumps(document, indent=1, ensure_ascii=False)
+
+
+def placed(document):
+    """Return the texts of the elements of a document by id."""
+    return {place.id: [document.text[slice(*at)] for at in place.ranges] for place in document.places}
+
+
+def value_of(text, kind, *, in_string):
+    """Parse the text of an element. Arguments and parameters begin with their key; quotes in a string are escaped."""
+    if in_string:
+        text = json.loads(f'"{text}"')
+    if kind not in ("argument", "arguments", "parameter", "parameters"):
+        return json.loads(text)
+    try:
+        value = next(iter(json.loads("{" + text + "}").values()))
+    except ValueError:
+        value = json.loads(text)  # an item of an array
+    if kind == "arguments" and isinstance(value, str):  # JSON text, empty or null for no arguments
+        return read_arguments(value)
+    return value
+
+
+def read_arguments(text):
+    try:
+        return json.loads(text or "{}") or {}
+    except ValueError:
+        return text
+
+
+@pytest.mark.one_in(7)
+@every_case("wire, vector", PAIRS, ids=[f"{wire}: {vector['name']}" for wire, vector in PAIRS])
+def test_linked_elements_have_equal_values_at_both_ends(wire, vector):
+    try:
+        comparison = compare(as_text(vector["body"]), source=wire, kind=vector["kind"])
+    except ProtocolError:
+        return  # a vector of invalid documents
+    source = {place.id: place for place in comparison.source.places}
+    assert set(source) <= set(comparison.elements)
+    for output in comparison.outputs:
+        assert (output.text is None) == (output.error is not None)
+        for place in output.places:
+            kind = comparison.elements[place.id].kind
+            if place.is_changed or kind in ("tool", "call", "result", "reasoning", "media", "choice", "stop", "param"):
+                continue
+            begin = source[place.id]
+            here = value_of(shown(comparison.source, begin), kind, in_string=is_inside_string(comparison.source, begin))
+            there = value_of(shown(output, place), kind, in_string=is_inside_string(output, place))
+            if kind in ("parameters", "parameter"):
+                assert type(here) is type(there)  # equal as standard JSON Schema; Gemini has its own notation
+            else:
+                assert here == there, (output.name, place)
+
+
+def shown(document, place):
+    ((start, end),) = place.ranges
+    assert start < end
+    return document.text[start:end]
+
+
+def is_inside_string(document, place):
+    """Return whether an argument is inside JSON text: its pointer leads to the string with all arguments."""
+    if ".a/" not in place.id:
+        return False
+    return place.pointer.rpartition("/")[2] != place.id.rpartition("/")[2]
+
+
+def test_most_elements_of_the_vectors_are_linked():
+    """A matcher that links nothing would make no mistake either."""
+    linked = total = 0
+    for wire, vector in PAIRS[::9]:
+        try:
+            comparison = compare(as_text(vector["body"]), source=wire, kind=vector["kind"])
+        except ProtocolError:
+            continue
+        for output in comparison.outputs:
+            if output.text is not None:
+                linked += len(output.places)
+                total += len(comparison.source.places)
+    assert linked > 0.8 * total
+
+
+def test_renamed_tool_is_one_element_in_its_declaration_and_its_call():
+    comparison = compare(as_text(REQUEST), targets=["openai_chat"])
+    (chat,) = comparison.outputs
+    texts = placed(chat)
+    assert texts["t0.name"] == texts["c0.name"] != ['"get.weather"']
+    changed = {place.id for place in chat.places if place.is_changed}
+    assert changed == {"t0.name", "c0.name"}
+
+
+def test_arguments_in_json_text_have_their_own_positions():
+    (chat,) = compare(as_text(REQUEST), targets=["openai_chat"]).outputs
+    texts = placed(chat)
+    (city,), (street,) = texts["c0.a/city"], texts["c0.a/place/street"]
+    assert json.loads(f'"{city}"') == '"city":"Paris \\"1\\" 😀"'
+    assert json.loads(f'"{street}"') == '"street":"a\\nb"'
+
+
+def test_lowered_schema_is_the_same_parameter_with_a_mark():
+    (ollama,) = compare(as_text(REQUEST), targets=["ollama"]).outputs
+    changed = {place.id for place in ollama.places if place.is_changed}
+    assert {"t0.parameters", "t0.p/city"} <= changed
+    assert placed(ollama)["t0.p/place/street"][0].startswith('"street"')
+
+
+def test_moved_image_is_found_in_its_new_message_and_its_loss_at_both_ends():
+    comparison = compare(as_text(REQUEST), targets=["openai_chat"])
+    (chat,) = comparison.outputs
+    assert "image_url" in placed(chat)["m0"][0]
+    loss = next(loss for loss in chat.losses if loss.loss.concept == "image in a result")
+    assert "tool_result" in comparison.source.text[slice(*loss.source_at)]
+    assert '"tool"' in chat.text[slice(*loss.target_at)]
+
+
+def test_results_follow_their_calls_when_a_target_reorders_them():
+    calls = [{"type": "tool_use", "id": f"toolu_{n}", "name": "f", "input": {"n": n}} for n in (1, 2)]
+    results = [{"type": "tool_result", "tool_use_id": f"toolu_{n}", "content": f"result {n}"} for n in (2, 1)]
+    body = {
+        "model": "claude-sonnet-4-5",
+        "max_tokens": 9,
+        "messages": [
+            {"role": "user", "content": "go"},
+            {"role": "assistant", "content": calls},
+            {"role": "user", "content": results},
+        ],
+    }
+    comparison = compare(as_text(body))
+    for output in comparison.outputs:
+        texts = placed(output)
+        assert "result 2" in texts["r0"][0] and "result 1" in texts["r1"][0], output.name
+
+
+def test_equal_texts_of_which_one_is_lost_have_no_link():
+    messages = [{"role": "user", "content": "same"}, {"role": "assistant", "content": "same"}]
+    body = {"model": "m", "messages": [*messages, *messages]}
+    (same,) = compare(as_text(body), source="openai_chat", targets=["ollama"]).outputs
+    assert {place.id for place in same.places} >= {"x0", "x1", "x2", "x3"}
+    fewer = json.loads(as_text(body))
+    fewer["messages"].append({"role": "user", "content": [{"type": "text", "text": "same"}] * 2})
+    (joined,) = compare(as_text(fewer), source="openai_chat", targets=["ollama"]).outputs
+    texts = [place.id for place in joined.places if place.id.startswith("x")]
+    assert texts == ["x1", "x3"]  # the assistant's; one of the user's texts is joined of two
+
+
+@pytest.mark.one_in(5)
+@every_case("name", format_names())
+def test_elements_of_a_prompt_are_their_values(name):
+    comparison = compare(as_text(REQUEST), targets=[name])
+    (prompt,) = comparison.outputs
+    assert prompt.error is None
+    texts = placed(prompt)
+    assert {"t0.name", "x0", "c0.name"} <= set(texts)
+    for place in prompt.places:
+        element = comparison.elements[place.id]
+        for written in texts[place.id]:
+            if element.kind in ("name", "description", "text"):
+                assert written == element.label if element.kind != "description" else TOOL["description"]
+
+
+def test_model_output_has_elements_in_every_wire():
+    text = 'I look.\n<tool_call>\n{"name": "get_weather", "arguments": {"city": "Paris", "days": 3}}\n</tool_call>'
+    comparison = compare(text, targets=["wires", "qwen3_xml"])
+    assert (comparison.source.name, comparison.source.family, comparison.kind) == ("hermes", "text", "response")
+    assert placed(comparison.source)["c0.a/city"] == ['"city": "Paris"']
+    for output in comparison.outputs:
+        assert {"c0.name", "c0.a/city"} <= set(placed(output)), output.name
+
+
+def test_strict_mode_makes_an_error_with_the_position_of_the_loss():
+    comparison = compare(as_text(REQUEST), targets=["ollama"], strict=True)
+    (ollama,) = comparison.outputs
+    assert ollama.text is None and ollama.error.type == "LossError"
+    assert "pattern" in comparison.source.text[slice(*ollama.error.at)]
+    assert ollama.losses
+
+
+def test_error_and_stream_have_translations_without_elements():
+    error = compare('{"type": "error", "error": {"type": "overloaded_error", "message": "busy"}}')
+    assert error.kind == "error" and all("busy" in output.text for output in error.outputs)
+    encoder = get("openai_chat").stream_encoder()
+    data = b"".join(encoder.feed(event) for event in unfold(Response("1", "m", (Text("hi"),), Stop("stop"))))
+    stream = compare(data.decode())
+    assert stream.kind == "stream" and stream.source.language == "sse"
+    assert {output.language for output in stream.outputs} == {"sse", "ndjson"}
+    cut = compare(data.decode()[:-20])
+    assert all(output.error.type == "TruncatedStream" for output in cut.outputs)
+
+
+def test_tools_are_compared_with_mcp():
+    comparison = compare(as_text({"tools": [TOOL]}))
+    assert comparison.kind == "tools"
+    mcp = next(output for output in comparison.outputs if output.name == "mcp")
+    assert placed(mcp)["t0.p/city"] == placed(comparison.source)["t0.p/city"] or "city" in placed(mcp)["t0.p/city"][0]
+
+
+@every_case(
+    "text, options, error",
+    [
+        ("", {}, ConfigError),
+        ("no document", {}, ProtocolError),
+        ("{", {}, ProtocolError),
+        ("{}", {"source": "nonesuch"}, ConfigError),
+        ("{}", {"kind": "nonesuch"}, ConfigError),
+        ('{"messages": []}', {"targets": ["nonesuch"]}, ConfigError),
+        ("[" * 100_000, {}, ProtocolError),
+        ('{"role": "assistant", "content": "x"}', {}, ConfigError),
+        ('{"messages": 1}', {"source": "anthropic", "kind": "request"}, ProtocolError),
+        ('{"a": "\ud800"}', {}, ProtocolError),
+    ],
+)
+def test_unreadable_input_is_a_typed_error(text, options, error):
+    with pytest.raises(error):
+        compare(text, **options)
+
+
+def test_large_list_of_tools_has_a_bounded_number_of_elements():
+    tools = [{**TOOL, "name": f"tool_{n}"} for n in range(1_000)]
+    comparison = compare(as_text({"tools": tools}), targets=["mcp"])
+    assert len(comparison.elements) <= MAX_ELEMENTS
+    assert comparison.left_out > 0
+    assert set(placed(comparison.outputs[0])) <= set(comparison.elements)
+
+
+def test_places_are_exact_for_escapes_duplicates_and_nesting():
+    text = '\n{"a": [1, {"b\\u0041": "x\\n\\ud83d\\ude00y"}, []], "a/b": {}, "k": 1, "k": {"z": 2}}'
+    found = find_places(text, ["", "/a/0", "/a/1/bA", "/a~1b", "/k/z", "/k", "/none"])
+    assert {pointer: text[at.start : at.end] for pointer, at in found.items()} == {
+        "": text[1:],
+        "/a/0": "1",
+        "/a/1/bA": '"x\\n\\ud83d\\ude00y"',
+        "/a~1b": "{}",
+        "/k/z": "2",
+        "/k": '{"z": 2}',
+    }
+    place = found["/a/1/bA"]
+    assert text[place.member : place.start] == '"b\\u0041": '
+    offsets = StringOffsets(text[place.start : place.end], place.start)
+    assert [text[offsets.at(n) : offsets.at(n + 1)] for n in range(4)] == ["x", "\\n", "\\ud83d\\ude00", "y"]
+
+
+@every_case("text", ["plain", "é", "a😀b𝄞c", "😀😀"])
+def test_code_units_are_those_of_utf_16(text):
+    units = CodeUnits(text)
+    for position in range(len(text) + 1):
+        assert units.at(position) == len(text[:position].encode("utf-16-le")) // 2
+
+
+def test_every_place_exists_in_a_document():
+    body = json.loads(as_text(REQUEST))
+    pointers = ["/tools/0/name", "/messages/1/content/1/input/city"]
+    text = as_text(body)
+    for pointer, place in find_places(text, pointers).items():
+        assert json.loads(text[place.start : place.end]) == resolve(body, pointer)
