@@ -9,7 +9,7 @@ WORKERS ?= auto
 # Tests start hundreds of processes; without cached bytecode each of them compiles the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-all test-learn demo-learn test-soak test-load test-mcp test-clients test-templates test-adapters test-peers check bench docs release format lock advisories clean
+.PHONY: help demo test test-all test-learn demo-learn test-console test-soak test-load test-mcp test-clients test-templates test-adapters test-peers check bench docs release format lock advisories clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,13 +54,23 @@ demo: $(VENV)/demo ## ask a small real model through the gateway in four protoco
 	$(BIN)/toolwire demo --serve
 
 test: $(VENV)/test ## run every suite, with a selection of the expensive parametrisations
-	$(BIN)/python -m pytest --numprocesses $(WORKERS) --durations 20 --ignore tests/learn/with_torch -m "not full"
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --durations 20 --ignore tests/learn/with_torch --ignore tests/console/browser -m "not full"
 
 test-all: $(VENV)/test ## run all tests but those of `make test-learn`, with more random examples
-	$(BIN)/python -m pytest --numprocesses $(WORKERS) --ignore tests/learn/with_torch
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --ignore tests/learn/with_torch --ignore tests/console/browser
 
 test-learn: $(VENV)/learn ## run the tests of masks, training and evaluation; installs torch for the CPU
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) tests/learn/with_torch
+
+.console/installed: tests/console/browser/package.json
+	mkdir -p .console && cp $< .console/
+	cd .console && $(NPM) && touch installed
+
+test-console: $(VENV)/test .console/installed ## run the console in Debian's Chromium: views, keyboard, accessibility, hostile text; needs npm and chromium
+	@command -v "$${CHROMIUM:-chromium}" >/dev/null || { echo 'install Chromium (Debian: apt-get install chromium), or set CHROMIUM to its path'; exit 1; }
+	$(PIP) install --group console
+	.console/node_modules/.bin/tsc --project tests/console/browser
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) tests/console/browser
 
 demo-learn: $(VENV)/learn ## teach a small real model three tools on the CPU, and call one through the gateway: offline, minutes
 	$(BIN)/python examples/learn/tune_and_serve.py
@@ -156,5 +166,5 @@ advisories: $(VENV)/core ## look for known vulnerabilities in the packages of th
 	.advisories/bin/pip-audit --requirement deploy/requirements.lock --no-deps --disable-pip
 
 clean: ## delete everything that can be generated again
-	rm -rf .venv .venv-* site .docs-cache dist .advisories .clients .peers bench/.venv bench/.venv-schemas bench/.venv-repair bench/.venv-text bench/.venv-stores bench/.venv-local bench/.venv-mcp .node bench/gateway/.work .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-* site .docs-cache dist .advisories .clients .console .peers bench/.venv bench/.venv-schemas bench/.venv-repair bench/.venv-text bench/.venv-stores bench/.venv-local bench/.venv-mcp .node bench/gateway/.work .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +

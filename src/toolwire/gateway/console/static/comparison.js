@@ -147,6 +147,18 @@ export function Comparison({ answer, titles, sourceHead, sourceBody, onSnippet, 
     if (name) setColumn(name);
   };
 
+  useEffect(() => {
+    const press = (/** @type {Event} */ event) => {
+      const step = { n: 1, p: -1 }[/** @type {CustomEvent<string>} */ (event).detail];
+      if (!step || !shown.length || !strip.current?.offsetParent) return; // of a view that is not shown
+      const at = shown.findIndex((candidate) => candidate.key === chosen);
+      const next = shown[at < 0 ? (step > 0 ? 0 : shown.length - 1) : (at + step + shown.length) % shown.length];
+      if (next) choose(next);
+    };
+    window.addEventListener("toolwire:shortcut", press);
+    return () => window.removeEventListener("toolwire:shortcut", press);
+  }, [rows, only, chosen, current, answer]);
+
   const sourceMarks = useMemo(
     () => [...elementMarks(sourceRanges, lit, pinned), ...lossMarks(shown.map((candidate) => candidate.loss), "source_at"), ...chosenMark(row?.loss.source_at)],
     [sourceRanges, lit, pinned, rows, only, chosen],
@@ -232,7 +244,16 @@ function Count({ output }) {
 
 /** @param {{ output: Output, title: string, lit: string | null, pinned: string | null, chosen: LossRow | null, known: { kind: string, label: string } | undefined, busy?: boolean, kind: string, target: Target | null, onPoint: (id: string | null) => void, onPin: (id: string | null, from: string) => void, onSnippet?: ((output: Output, language: string) => void) | null, onLosses: () => void, only: string | null, onPlace: (() => void) | null }} props */
 function Column({ output, title, lit, pinned, chosen, known, kind, target, onPoint, onPin, onSnippet, onLosses, only, onPlace }) {
-  const doc = useMemo(() => layout(output.text ?? ""), [output.text]);
+  /** @type {{ current: HTMLElement | null }} */ const pane = useRef(null);
+  // There are seventy text formats: only the columns in sight have a viewer.
+  const [near, setNear] = useState(false);
+  useEffect(() => {
+    const element = /** @type {HTMLElement} */ (pane.current);
+    const observer = new IntersectionObserver((entries) => setNear(Boolean(entries[entries.length - 1]?.isIntersecting)), { root: element.parentElement, rootMargin: "0px 80px" });
+    observer.observe(element);
+    return () => observer.disconnect();
+  }, []);
+  const doc = useMemo(() => layout(near ? (output.text ?? "") : ""), [near, output.text]);
   const ranges = useMemo(() => rangesOf(output.elements), [output]);
   const place = chosen?.targets.includes(output.name) ? chosen.places[output.name] : null;
   const marks = useMemo(
@@ -242,7 +263,7 @@ function Column({ output, title, lit, pinned, chosen, known, kind, target, onPoi
   const id = lit ?? pinned;
   const here = output.elements.find((candidate) => candidate.id === id);
   const losses = output.losses.length;
-  return html`<section class="pane column" id=${`column-${output.name}`} data-column=${output.name} role="tabpanel" aria-label=${title}>
+  return html`<section ref=${pane} class="pane column" id=${`column-${output.name}`} data-column=${output.name} role="tabpanel" aria-label=${title}>
     <header>
       <div class="pane-title">
         <h2>${title}</h2>
@@ -269,7 +290,7 @@ function Column({ output, title, lit, pinned, chosen, known, kind, target, onPoi
     </header>
     ${output.error
       ? html`<${Problem} error=${output.error} onPlace=${onPlace} />`
-      : html`<${Viewer}
+      : near && html`<${Viewer}
           doc=${doc}
           label=${`Translation: ${title}`}
           marks=${marks}
@@ -280,7 +301,12 @@ function Column({ output, title, lit, pinned, chosen, known, kind, target, onPoi
   </section>`;
 }
 
-const MANY = 200; // rows of losses in the page; a request with more has the same few reasons again and again
+/** @param {string[]} names */
+function namesOf(names) {
+  return names.length > 6 ? `${names.slice(0, 4).join(" · ")} and ${names.length - 4} more` : names.join(" · ");
+}
+
+const MANY = 100; // rows of losses in the page; a request with more has the same few reasons again and again
 
 /** @param {{ rows: LossRow[], all: number, only: string | null, titles: Record<string, string>, chosen: string | null, onChoose: (row: LossRow) => void, onAll: () => void, leftOut: number }} props */
 function Losses({ rows, all, only, titles, chosen, onChoose, onAll, leftOut }) {
@@ -297,7 +323,7 @@ function Losses({ rows, all, only, titles, chosen, onChoose, onAll, leftOut }) {
               <button type="button" class=${cx("loss", row.key === chosen && "chosen")} aria-pressed=${String(row.key === chosen)} onClick=${() => onChoose(row)}>
                 <span class=${`action ${row.loss.action}`}>${row.loss.action}</span>
                 <span class="what"><strong>${row.loss.concept}</strong> ${row.loss.reason}</span>
-                <span class="where"><code>${row.loss.path || "/"}</code><span class="names">${row.targets.map((name) => titles[name] ?? name).join(" · ")}</span></span>
+                <span class="where"><code>${row.loss.path || "/"}</code><span class="names">${namesOf(row.targets.map((name) => titles[name] ?? name))}</span></span>
               </button>
             </li>`,
           )}

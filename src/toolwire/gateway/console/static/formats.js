@@ -134,7 +134,7 @@ export function FormatsView({ meta, active, opened }) {
         ${mode === "tools"
           ? html`<${Editor} key="tools" label="Declared tools" value=${state.tools} onInput=${(/** @type {string} */ tools) => change({ tools })} placeholder="Optional: the tools that the model was offered, in any wire." />`
           : mode === "edit" || !answer || !state.input
-            ? html`<${Editor} key="edit" label="Model output" value=${state.input} onInput=${(/** @type {string} */ input) => change({ input })} placeholder="Paste what a model wrote: <tool_call>…" />`
+            ? html`<${Editor} key="edit" autofocus=${mode === "edit"} label="Model output" value=${state.input} onInput=${(/** @type {string} */ input) => change({ input })} placeholder="Paste what a model wrote: <tool_call>…" />`
             : html`<${Viewer} doc=${doc} label="Model output" marks=${marks} target=${target} onPoint=${(/** @type {number | null} */ at) => setPart(partAt(at))} onPick=${(/** @type {number} */ at) => document.getElementById(`part-${partAt(at)}`)?.focus()} />`}
       </section>
       <div class="targets">
@@ -180,5 +180,6 @@ const LONGEST = 4000; // characters of a part; the source pane has all of it
 
 /** @param {string} text */
 function clip(text) {
+  text = text.replace(/^\n+|\n+$/g, ""); // the empty lines are in the source pane
   return text.length > LONGEST ? `${text.slice(0, LONGEST)}… (${text.length} characters)` : text;
 }

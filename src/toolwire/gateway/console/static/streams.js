@@ -236,7 +236,7 @@ function Stepper({ answer, input, index, onMove, cut, onCut, target, onTarget, t
         </header>
         <${Viewer} doc=${doc} label="Bytes of the stream" marks=${marks} target=${place} exact=${true} onPick=${(/** @type {number} */ at) => onCut(map.byteOf(at))} />
       </section>
-      <section class="pane" aria-label="Events" tabindex="-1">
+      <section class="pane events-pane" aria-label="Events">
         <header><div class="pane-title"><h2>Events</h2><p class="sub">${step?.events.length ? plural(step.events.length, "event") + " from this chunk" : "none from this chunk"}</p></div></header>
         <div class="scroll" tabindex="0" role="group" aria-label="Events and arguments">
           <ol class="events">${(step?.events ?? []).slice(0, 100).map((event, at) => html`<li key=${at}><strong>${event.type}</strong><code>${brief(event.value)}</code></li>`)}</ol>
@@ -283,15 +283,20 @@ function Strip({ steps, bytes, index, broken, onMove }) {
       const context = element.getContext("2d");
       if (!context || !bytes) return;
       context.scale(ratio, ratio);
-      const style = getComputedStyle(element);
+      // a canvas takes no light-dark(): the computed colour of the element is one of the two
+      const colour = (/** @type {string} */ name) => {
+        element.style.color = `var(${name})`;
+        return getComputedStyle(element).color;
+      };
+      /** @type {Record<string, string>} */ const colours = Object.fromEntries(["past", "now", "next", "cut"].map((name) => [name, colour(`--strip-${name}`)]));
       const scale = width / bytes;
       const gap = steps.length < width / 3 ? 1 : 0;
       steps.forEach((step, at) => {
-        context.fillStyle = style.getPropertyValue(at === index ? "--strip-now" : at < index ? "--strip-past" : "--strip-next");
+        context.fillStyle = colours[at === index ? "now" : at < index ? "past" : "next"] ?? "";
         context.fillRect(step.at[0] * scale, 0, Math.max(at === index ? 2 : 1, (step.at[1] - step.at[0]) * scale - gap), height);
       });
       if (broken !== null) {
-        context.fillStyle = style.getPropertyValue("--strip-cut");
+        context.fillStyle = colours["cut"] ?? "";
         context.fillRect(Math.min(width - 2, broken * scale), 0, 2, height);
       }
     };
@@ -301,7 +306,7 @@ function Strip({ steps, bytes, index, broken, onMove }) {
     const scheme = window.matchMedia("(prefers-color-scheme: dark)");
     scheme.addEventListener("change", draw);
     const theme = new MutationObserver(draw);
-    theme.observe(document.documentElement, { attributes: true });
+    theme.observe(document.documentElement, { attributeFilter: ["data-theme"] });
     return () => {
       observer.disconnect();
       theme.disconnect();

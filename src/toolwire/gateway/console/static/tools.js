@@ -321,7 +321,7 @@ function Matrix({ audit, titles, cell, onCell }) {
   >
     <div class="matrix-row matrix-head" role="row" aria-rowindex="1">
       <span role="columnheader" class="matrix-name">Tool</span>
-      ${audit.providers.map((provider, index) => html`<span key=${provider.name} role="columnheader" class="matrix-cell" title=${titles[provider.wire] ?? provider.wire}><span class="provider-name">${provider.name}</span><span class="tokens">${count(provider.tokens)} tok${shared[index] ? html` <span class="badge warning" title="findings for the whole list">${shared[index]}</span>` : null}</span></span>`)}
+      ${audit.providers.map((provider, index) => html`<span key=${provider.name} role="columnheader" class="matrix-cell" title=${titles[provider.wire] ?? provider.wire}><span class="provider-name">${titles[provider.name] ?? provider.name}</span><span class="tokens">${count(provider.tokens)} tok${shared[index] ? html` <span class="badge warning" title="findings for the whole list">${shared[index]}</span>` : null}</span></span>`)}
     </div>
     <div class="matrix-body" role="rowgroup" style=${{ height: `${audit.tools.length * HEIGHT}px` }}><div role="presentation" style=${{ transform: `translateY(${start * HEIGHT}px)` }}>${rows}</div></div>
   </div>`;
