@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -59,22 +59,45 @@ def audit_tools(
     messages of a rule about a tool are merged. Rules that a tool suppresses itself are left out.
     """
     assert _RULE_MODULES
-    given = tuple(tools)
+    hits = _run_rules(tuple(tools), lambda rule_id: is_selected(rule_id, select, ignore, targets))
+    return _make_findings(tuple(tools), hits, targets, locations)
+
+
+def audit_targets(tools: Sequence[Tool], targets: Sequence[str]) -> dict[str, tuple[Finding, ...]]:
+    """Run the rules once, and return for each target what `audit_tools` returns for it alone."""
+    assert _RULE_MODULES
+    hits = list(
+        _run_rules(tuple(tools), lambda rule_id: any(is_selected(rule_id, targets=(target,)) for target in targets))
+    )
+    return {
+        target: _make_findings(
+            tuple(tools), (hit for hit in hits if is_selected(hit[0], targets=(target,))), (target,), ()
+        )
+        for target in targets
+    }
+
+
+def _make_findings(
+    given: tuple[Tool, ...],
+    hits: Iterable[tuple[str, int, Hit]],
+    targets: Collection[str],
+    locations: Sequence[SourceLocation],
+) -> tuple[Finding, ...]:
     places = tuple(locations) or (SourceLocation(),) * len(given)
     of_all = places[0] if len(set(places)) == 1 else SourceLocation()
     suppressed = [_suppressed_rules(tool) for tool in given]
     found: list[Finding] = []
     grouped: dict[tuple[str, int, str], list[Hit]] = {}
-    for rule_id, index, hit in _run_rules(given, lambda rule_id: is_selected(rule_id, select, ignore, targets)):
+    for rule_id, index, hit in hits:
         if hit.providers and not applies_to(rule_id, hit.providers, targets):
             continue
         if index < 0:
             found.append(make_finding(of_all, rule_id, "", hit.path, hit.message))
         elif rule_id not in suppressed[index]:
             grouped.setdefault((rule_id, index, hit.message), []).append(hit)
-    for (rule_id, index, _), hits in grouped.items():
+    for (rule_id, index, _), same in grouped.items():
         found.append(
-            merge_hits(make_finding(places[index], rule_id, given[index].name, hits[0].path, hits[0].message), hits)
+            merge_hits(make_finding(places[index], rule_id, given[index].name, same[0].path, same[0].message), same)
         )
     order = {rule_id: number for number, rule_id in enumerate(RULES)}
     return tuple(sorted(dict.fromkeys(found), key=lambda finding: order[finding.rule]))

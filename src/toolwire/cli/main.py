@@ -121,6 +121,7 @@ _COMMANDS = {
     "test": "toolwire.cli.test",
     "mcp": "toolwire.cli.mcp.command",
     "serve": "toolwire.cli.serve.command",
+    "console": "toolwire.cli.console",
     "trace": "toolwire.cli.trace.command",
     "learn": "toolwire.cli.learn.command",
     "doctor": "toolwire.cli.doctor",

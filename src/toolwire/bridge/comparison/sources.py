@@ -20,6 +20,7 @@ from ...stream.positions import find_places
 from ...stream.strict import as_bytes, parse
 from ...text.engine.format import Format
 from ...wire import get, mcp
+from ..conversation.names import NameMap
 from ..translation.documents import translate, translate_stream
 from ..translation.exchange import Exchange, convert_response
 from ..translation.preparation import prepare
@@ -154,8 +155,14 @@ class WireDocument(ComparisonSource):
         canonical = self.reading.canonical
         if target in (self.name, mcp.NAME) or isinstance(canonical, Response):
             return Exchange().original_name
-        request = Request(tools=self.reading.tools) if canonical is None else canonical
-        return prepare(request if model is None else replace(request, model=model), get(target)).exchange.original_name
+        if canonical is None:
+            writer = get(target)
+            names = NameMap(writer.limits, writer.capabilities.namespaces)
+            for tool in self.reading.tools:
+                names.to_wire(tool.namespace, tool.name)
+            return names.from_wire
+        request = canonical if model is None else replace(canonical, model=model)
+        return prepare(request, get(target)).exchange.original_name
 
     def _write_stream(self, target: str) -> Written:
         translation = translate_stream(source=self.name, target=target)

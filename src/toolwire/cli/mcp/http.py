@@ -23,7 +23,10 @@ from ..terminal.options import add_list, read_variable
 if TYPE_CHECKING:
     import argparse
     import asyncio
+    import socket
     from collections.abc import Callable, Coroutine, Iterator
+
+    import uvicorn
 
     from ...asgi.access import Guard
     from ...asgi.request import AsgiApp
@@ -89,14 +92,14 @@ def add_http_options(parser: Any) -> None:
     parser.add_argument("--token-env", metavar="NAME", help="environment variable with the required bearer token")
 
 
-def require_uvicorn() -> None:
+def require_uvicorn(extra: str = "mcp") -> None:
     """Raise MissingExtra if HTTP cannot be served."""
     try:
         import uvicorn  # noqa: F401
 
         from ...asgi import limited_http  # noqa: F401
     except ImportError:
-        raise MissingExtra("HTTP needs uvicorn", hint=install_command("mcp")) from None
+        raise MissingExtra("HTTP needs uvicorn", hint=install_command(extra)) from None
 
 
 async def serve_app(app: AsgiApp, host: str, port: int) -> None:
@@ -105,22 +108,7 @@ async def serve_app(app: AsgiApp, host: str, port: int) -> None:
     Raises `MissingExtra` without uvicorn, and `ConfigError` if the address cannot be used.
     """
     require_uvicorn()
-    import uvicorn
-
-    from ...asgi.limited_http import make_limited_protocol
-
-    config = uvicorn.Config(
-        app,
-        host.strip("[]"),
-        port,
-        http=make_limited_protocol(),  # type: ignore[arg-type]  # uvicorn only calls it
-        ws="none",
-        log_config=None,  # its default would close the handlers of this process
-        log_level="warning",
-        access_log=False,
-        timeout_graceful_shutdown=3,
-    )
-    server = uvicorn.Server(config)
+    server = _make_server(app, host=host.strip("[]"), port=port)
     try:
         await server.serve()
     except SystemExit:
@@ -130,6 +118,29 @@ async def serve_app(app: AsgiApp, host: str, port: int) -> None:
             f"cannot listen on {host}:{port}",
             hint="the port is in use or not permitted; choose another one: --http :8001",
         ) from None
+
+
+async def serve_listener(app: AsgiApp, listener: socket.socket) -> None:
+    """Like `serve_app`, on a socket that listens already."""
+    await _make_server(app).serve([listener])
+
+
+def _make_server(app: AsgiApp, **address: Any) -> uvicorn.Server:
+    import uvicorn
+
+    from ...asgi.limited_http import make_limited_protocol
+
+    config = uvicorn.Config(
+        app,
+        http=make_limited_protocol(),  # type: ignore[arg-type]  # uvicorn only calls it
+        ws="none",
+        log_config=None,  # its default would close the handlers of this process
+        log_level="warning",
+        access_log=False,
+        timeout_graceful_shutdown=3,
+        **address,
+    )
+    return uvicorn.Server(config)
 
 
 def run_server(main: Coroutine[Any, Any, None]) -> None:

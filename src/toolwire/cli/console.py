@@ -1,0 +1,127 @@
+"""`toolwire console`: a page in the browser that shows a document in every format."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import secrets
+import sys
+import tempfile
+import webbrowser
+from contextlib import contextmanager
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+from ..ir.errors import ConfigError
+from .sources.documents import read_bytes
+from .terminal.options import add_command, add_flag
+from .terminal.output import paint, print_note
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Iterator
+
+_HELP = """\
+Open a page that shows a request, an answer, a stream or tools in every format, with each loss at its place.
+
+examples:
+  toolwire console                        print the address of the page
+  toolwire console --open                 and open it in the browser
+  toolwire console --open request.json    with a document
+  toolwire console answer.sse --port 8080
+  toolwire convert request.json --html request.html     the same view as one file, without a server
+
+The page needs no key and no network, and nothing leaves this machine. Only who has the printed address can use it.
+exit codes: 0 stopped   2 wrong usage, or the port is in use
+"""
+_DEFAULT_PORT = 4150  # any free number would do; not the gateway's, so that both can run
+_MAX_PORT_TRIES = 20  # ports, from the default one: more consoles than a person opens
+_TOKEN_BYTES = 32  # as many as no one can guess
+
+
+def add_to(commands: Any) -> None:
+    """Register `toolwire console` with its options."""
+    parser = add_command(commands, "console", "a page that shows a document in every format", _HELP, run)
+    parser.add_argument("file", nargs="?", metavar="FILE", help="a document to show first; - is standard input")
+    parser.add_argument(
+        "--port", type=int, metavar="N", help=f"the port ({_DEFAULT_PORT} or the next free one); 0: any"
+    )
+    parser.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="the loopback address (127.0.0.1)")
+    add_flag(parser, "--open", "open the page in the browser")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Serve the console until a signal stops it; raise `ConfigError` for an address that is not on this machine."""
+    from ..gateway.console.api import check_file
+    from ..gateway.console.app import Console
+    from .mcp.http import require_uvicorn, run_server, serve_listener
+
+    require_uvicorn("gateway")
+    opened = None
+    if arguments.file is not None:
+        opened = check_file(Path(arguments.file).name or arguments.file, read_bytes(arguments.file))
+    listener = bind_console(arguments.host, arguments.port)
+    token = secrets.token_urlsafe(_TOKEN_BYTES)
+    address = console_address(listener, token, has_file=opened is not None)
+    print(f"console at {paint(address, 'green')}", flush=True)
+    print_note("only this address opens it; Ctrl-C stops it", "dim")
+    with _browser(address if arguments.open else ""), listener:
+        run_server(serve_listener(Console(token, opened), listener))
+    return 0
+
+
+def console_address(listener: socket.socket, token: str, *, has_file: bool = False) -> str:
+    """Return the address of the page. The fragment with the token is never sent to a server."""
+    host, port = listener.getsockname()[:2]
+    name = f"[{host}]" if ":" in host else host
+    return f"http://{name}:{port}/#{urlencode({'token': token, **({'open': 'file'} if has_file else {})})}"
+
+
+def bind_console(host: str, port: int | None) -> socket.socket:
+    """Listen on a loopback address, on `port` or on the first free one from the default.
+
+    Raise ConfigError for another address, and if no port is free.
+    """
+    import socket
+
+    from ..asgi.access import refuse_open
+
+    hint = "use 127.0.0.1; forward its port with ssh -L to use it from another machine"
+    refuse_open(host, without="user accounts", hint=hint)
+    ports = range(_DEFAULT_PORT, _DEFAULT_PORT + _MAX_PORT_TRIES) if port is None else (port,)
+    bare = host.strip("[]")
+    reason = ""
+    for number in ports:
+        try:
+            return socket.create_server((bare, number), family=socket.AF_INET6 if ":" in bare else socket.AF_INET)
+        except OverflowError:
+            raise ConfigError(f"invalid port {number}", hint="use 0 to 65535; 0 takes any free port") from None
+        except OSError as error:
+            reason = error.strerror or str(error)
+    raise ConfigError(
+        f"cannot listen on {host}:{ports[0]}: {reason}", hint="choose another --port; 0 takes any free one"
+    )
+
+
+@contextmanager
+def _browser(address: str) -> Iterator[None]:
+    """Open the address in the browser, by a private file: other users can read the arguments of a browser's process."""
+    if not address:
+        yield
+        return
+    handle, name = tempfile.mkstemp(prefix="toolwire-console-", suffix=".html")  # readable by its owner only
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(
+                '<!doctype html><meta charset="utf-8"><meta name="referrer" content="no-referrer">'
+                f'<meta http-equiv="refresh" content="0; url={escape(address)}">'
+                f'<a href="{escape(address)}">toolwire console</a>\n'
+            )
+        if not webbrowser.open(Path(name).as_uri()):
+            print_note("no browser found; open the address yourself", None)
+        sys.stdout.flush()
+        yield
+    finally:
+        Path(name).unlink(missing_ok=True)
