@@ -33,7 +33,7 @@ examples:
   toolwire console answer.sse --port 8080
   toolwire convert request.json --html request.html     the same view as one file, without a server
 
-The page needs no key and no network, and nothing leaves this machine. Only who has the printed address can use it.
+The page needs no key and no network, and nothing leaves this machine. The printed address contains a token that its API requires.
 exit codes: 0 stopped   2 wrong usage, or the port is in use
 """
 _DEFAULT_PORT = 4150  # any free number would do; not the gateway's, so that both can run

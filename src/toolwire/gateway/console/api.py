@@ -21,9 +21,9 @@ from ...wire import mcp
 from ...wire import names as wire_names
 from .messages import (
     ApiError,
+    ConsoleLimits,
     ErrorAnswer,
     FormatView,
-    Limits,
     MetaAnswer,
     OpenedFile,
     ReportsAnswer,
@@ -39,12 +39,11 @@ from .messages import (
     TranslateRequest,
     WireView,
 )
-from .model_text import text_view
 from .samples import samples
 from .snippets import snippet_view
 from .streams import MAX_STEPS, stream_view
 from .tool_lists import tools_view
-from .translation import translate_view
+from .translation import text_view, translate_view
 
 MAX_BODY = 32 * 1024 * 1024
 """Bytes of a request: a document of 10 MB with every character escaped, as JSON in JSON. The gateway's default is the same."""
@@ -60,7 +59,7 @@ _TITLES = {
 _SAMPLE_CALL = ToolCall("call00000", "get_weather", {"city": "Paris"})
 
 
-class Operation(NamedTuple):
+class ApiOperation(NamedTuple):
     """An operation: a pure function of its request."""
 
     summary: str
@@ -69,20 +68,20 @@ class Operation(NamedTuple):
     run: Callable[[Any], msgspec.Struct]
 
 
-OPERATIONS: dict[str, Operation] = {
-    "/api/translate": Operation(
+OPERATIONS: dict[str, ApiOperation] = {
+    "/api/translate": ApiOperation(
         "Translate a document to wires and text formats", TranslateRequest, TranslateAnswer, translate_view
     ),
-    "/api/stream": Operation("Step through a recorded stream", StreamRequest, StreamAnswer, stream_view),
-    "/api/text": Operation("Parse the output of a model", TextRequest, TextAnswer, text_view),
-    "/api/tools": Operation("Audit and lower tools for providers", ToolsRequest, ToolsAnswer, tools_view),
-    "/api/snippet": Operation("Write a request as a program", SnippetRequest, SnippetAnswer, snippet_view),
+    "/api/stream": ApiOperation("Step through a recorded stream", StreamRequest, StreamAnswer, stream_view),
+    "/api/text": ApiOperation("Parse the output of a model", TextRequest, TextAnswer, text_view),
+    "/api/tools": ApiOperation("Audit and lower tools for providers", ToolsRequest, ToolsAnswer, tools_view),
+    "/api/snippet": ApiOperation("Write a request as a program", SnippetRequest, SnippetAnswer, snippet_view),
 }
 META = "/api/meta"
 REPORTS = "/api/csp-reports"
 
 
-def run_operation(operation: Operation, body: bytes) -> bytes:
+def run_operation(operation: ApiOperation, body: bytes) -> bytes:
     """Decode the request, run the operation and encode its answer. Raise `ToolwireError` if the request is invalid."""
     try:
         request = msgspec.convert(parse_object(body), operation.request, strict=True)
@@ -118,7 +117,7 @@ def describe_console(opened: OpenedFile | None) -> MetaAnswer:
     formats = [
         FormatView(form.name, form.title, form.calls.write([_SAMPLE_CALL])) for form in map(get_format, format_names())
     ]
-    limits = Limits(MAX_BODY, MAX_ELEMENTS, MAX_STEPS)
+    limits = ConsoleLimits(MAX_BODY, MAX_ELEMENTS, MAX_STEPS)
     return MetaAnswer(__version__, wires, formats, kinds, list(TARGETS), samples(), opened, limits)
 
 

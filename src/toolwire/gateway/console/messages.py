@@ -124,7 +124,7 @@ class CallProgress(Struct):
 
 
 class StreamStep(Struct):
-    """The bytes of a chunk, its events, the calls that it changed, and what each target receives."""
+    """The bytes of a chunk, its events, the calls that it changed, and the bytes for each target."""
 
     at: At
     text: str
@@ -170,7 +170,7 @@ class TextRequest(ApiRequest):
     thinking: bool | None = None
 
 
-class Candidate(Struct):
+class FormatCandidate(Struct):
     name: str
     title: str
     calls: int
@@ -201,7 +201,7 @@ class TextNote(Struct):
 class TextAnswer(Struct):
     format: str | None
     detected: bool
-    candidates: list[Candidate]
+    candidates: list[FormatCandidate]
     parts: list[TextPart]
     spans: list[TextSpan]
     diagnostics: list[TextNote]
@@ -233,7 +233,7 @@ class FindingView(Struct):
     at: At | None
 
 
-class Difference(Struct):
+class SchemaDifference(Struct):
     """A difference between the schema of a tool and its lowered form; values are JSON text."""
 
     pointer: str
@@ -247,7 +247,7 @@ class Difference(Struct):
 class LoweredTool(Struct):
     tool: int
     text: str | None
-    differences: list[Difference]
+    differences: list[SchemaDifference]
     losses: list[LossPlace]
     error: FailedTranslation | None
 
@@ -312,7 +312,7 @@ class OpenedFile(Struct):
     text: str
 
 
-class Limits(Struct):
+class ConsoleLimits(Struct):
     body_bytes: int
     elements: int
     steps: int
@@ -326,7 +326,7 @@ class MetaAnswer(Struct):
     providers: list[str]
     samples: list[Sample]
     file: OpenedFile | None
-    limits: Limits
+    limits: ConsoleLimits
 
 
 class ApiError(Struct):

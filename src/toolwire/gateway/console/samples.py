@@ -28,7 +28,7 @@ _REQUEST = {
     "system": "Answer briefly.",
     "tools": [{"name": "get.weather", "description": "Current weather of a city", "input_schema": _WEATHER_SCHEMA}],
     "messages": [
-        {"role": "user", "content": "How is the weather in Paris?"},
+        {"role": "user", "content": "Weather in Paris, please."},
         {
             "role": "assistant",
             "content": [

@@ -125,7 +125,7 @@ def _python(url: str, headers: Mapping[str, str], secret: _Secret, document: JSO
 
 
 def _python_literal(value: JSON, indent: int) -> str:
-    """Write a JSON value as a Python literal. `repr` escapes what does not print."""
+    """Write a JSON value as a Python literal. `repr` escapes unprintable characters."""
     outer, inner = " " * indent, " " * (indent + 2 * _INDENT)
     if type(value) is dict and value:
         items = [f"{inner}{key!r}: {_python_literal(item, indent + 2 * _INDENT)}," for key, item in value.items()]

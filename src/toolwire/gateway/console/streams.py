@@ -38,7 +38,7 @@ _frame_ends = re.compile(rb"(?:\r\n|\n|\r)(?:\r\n|\n|\r)").finditer
 _line_ends = re.compile(rb"\r?\n").finditer
 
 
-class _CallState:
+class _ArrivingCall:
     """A call whose arguments arrive."""
 
     def __init__(self, key: int, name: str) -> None:
@@ -61,7 +61,7 @@ class _CallState:
         )
 
 
-class _Recording:
+class _SteppedStream:
     """The state of a stream while its chunks are fed."""
 
     def __init__(self, decoder: StreamDecoder, targets: Sequence[str], source: str) -> None:
@@ -69,7 +69,7 @@ class _Recording:
         self._translations: dict[str, StreamTranslation] = {
             name: translate_stream(source=source, target=name) for name in targets
         }
-        self._calls: dict[int, _CallState] = {}
+        self._calls: dict[int, _ArrivingCall] = {}
         self.error: ToolwireError | None = None
         self.has_ended = False
 
@@ -113,7 +113,7 @@ class _Recording:
         return [f"call {call.name}" for call in self._calls.values() if call.state == "truncated"]
 
     def _step(self, at: At, text: str, events: list[Event], outputs: dict[str, str]) -> StreamStep:
-        changed: dict[int, _CallState] = {}
+        changed: dict[int, _ArrivingCall] = {}
         for event in events:
             call = self._read_event(event)
             if call is not None:
@@ -126,10 +126,10 @@ class _Recording:
             outputs,
         )
 
-    def _read_event(self, event: Event) -> _CallState | None:
+    def _read_event(self, event: Event) -> _ArrivingCall | None:
         """Apply an event to the state, and return the call that it changes."""
         if isinstance(event, CallStart):
-            call = self._calls[event.key] = _CallState(event.key, event.name)
+            call = self._calls[event.key] = _ArrivingCall(event.key, event.name)
             return call
         if isinstance(event, CallDelta) and (found := self._calls.get(event.key)):
             found.add(_delta_text(event))
@@ -157,7 +157,7 @@ def stream_view(request: StreamRequest) -> StreamAnswer:
     data = whole if request.end is None else whole[: _check_offset("end", request.end)]
     boundaries = find_boundaries(data)
     targets = _target_names(request.targets, source)
-    recording = _Recording(wire.stream_decoder(), targets, source)
+    recording = _SteppedStream(wire.stream_decoder(), targets, source)
     steps: list[StreamStep] = []
     left_out = 0
     failed: At | None = None
@@ -176,7 +176,7 @@ def stream_view(request: StreamRequest) -> StreamAnswer:
 
 
 def _end_of(
-    recording: _Recording,
+    recording: _SteppedStream,
     data: bytes,
     boundaries: Sequence[At],
     failed: At | None,

@@ -25,12 +25,12 @@ from ...stream.strict import parse
 from ...wire import get, mcp
 from .messages import (
     At,
-    Difference,
     FailedTranslation,
     FindingView,
     LossPlace,
     LoweredTool,
     ProviderView,
+    SchemaDifference,
     ToolsAnswer,
     ToolsRequest,
     ToolSummary,
@@ -52,7 +52,7 @@ _MAX_SHOWN = 2_000  # characters of a value in a difference
 _EMPTY = {"type": "object"}  # the schema of a tool without parameters
 
 
-class _ToolList:
+class _PlacedTools:
     """The tools of a document, with positions of their values in its text."""
 
     def __init__(self, text: str, source: str | None) -> None:
@@ -97,7 +97,7 @@ def tools_view(request: ToolsRequest) -> ToolsAnswer:
 
 
 def _view_tools(request: ToolsRequest) -> ToolsAnswer:
-    listed = _ToolList(request.input, request.source)
+    listed = _PlacedTools(request.input, request.source)
     tools = listed.tools
     providers = TARGETS if request.providers is None else parse_targets(request.providers)
     findings = audit_targets(tools, providers)
@@ -145,7 +145,7 @@ def _view_tools(request: ToolsRequest) -> ToolsAnswer:
     )
 
 
-def _encode_finding(finding: Finding, indices: dict[str, list[int]], pointer: str, listed: _ToolList) -> FindingView:
+def _encode_finding(finding: Finding, indices: dict[str, list[int]], pointer: str, listed: _PlacedTools) -> FindingView:
     same = indices.get(finding.tool, ())
     tool = same[0] if same else None
     return FindingView(finding.rule, tool, finding.level, finding.message, finding.fix, pointer, listed.at(pointer))
@@ -177,7 +177,7 @@ def _lower_tool(tool: Tool, index: int, target: str, *, strict: bool) -> Lowered
     return LoweredTool(index, text, differences, losses, None)
 
 
-def _place_lowered(item: LoweredTool, listed: _ToolList) -> LoweredTool:
+def _place_lowered(item: LoweredTool, listed: _PlacedTools) -> LoweredTool:
     """Add the positions of differences and losses, in the source and in the lowered schema."""
     schema = listed.locate(join("tools", item.tool, "input_schema"))
     text = item.text or ""
@@ -198,22 +198,22 @@ def _encode_error(error: ToolwireError) -> FailedTranslation:
     return FailedTranslation(type(error).__name__, error.message, error.pointer, error.hint)
 
 
-def _differences(before: JSON, after: JSON, pointer: str) -> Iterator[Difference]:
+def _differences(before: JSON, after: JSON, pointer: str) -> Iterator[SchemaDifference]:
     """Yield the differences of two JSON values, as deep as both have the same keys or lengths."""
     if type(before) is dict and type(after) is dict:
         for key in dict.fromkeys((*before, *after)):
             at = pointer + join(key)
             if key not in after:
-                yield Difference(at, "removed", _show(before[key]), None)
+                yield SchemaDifference(at, "removed", _show(before[key]), None)
             elif key not in before:
-                yield Difference(at, "added", None, _show(after[key]))
+                yield SchemaDifference(at, "added", None, _show(after[key]))
             else:
                 yield from _differences(before[key], after[key], at)
     elif type(before) is list and type(after) is list and len(before) == len(after):
         for index, (old, new) in enumerate(zip(before, after, strict=True)):
             yield from _differences(old, new, pointer + join(index))
     elif type(before) is not type(after) or before != after:
-        yield Difference(pointer, "changed", _show(before), _show(after))
+        yield SchemaDifference(pointer, "changed", _show(before), _show(after))
 
 
 def _show(value: JSON) -> str:

@@ -1,4 +1,4 @@
-"""The view *Translate*: a document on every wire and in text formats, with the positions of elements and losses."""
+"""The views *Translate* and *Text formats*: a document in every format, and the text of a model in one of them."""
 
 from __future__ import annotations
 
@@ -12,18 +12,30 @@ from ...bridge.translation.detection import detect
 from ...bridge.translation.tool_lists import decode_readable_tools, find_declarations
 from ...ir.errors import ConfigError, ProtocolError, ToolwireError
 from ...ir.losses import Losses
+from ...ir.parts import Part, Reasoning, Text, ToolCall, part_label
+from ...ir.text import dumps
 from ...ir.tools import Tool
 from ...stream.positions import CodeUnits
 from ...stream.strict import parse
+from ...text import detect as detect_format
+from ...text import get as get_format
+from ...text import names as format_names
+from ...text.engine.format import Format, Parsed
 from ...wire import get, mcp
 from .messages import (
     At,
     ElementPlace,
     ElementView,
     FailedTranslation,
+    FormatCandidate,
     LossPlace,
     OutputView,
     SourceView,
+    TextAnswer,
+    TextNote,
+    TextPart,
+    TextRequest,
+    TextSpan,
     TranslateAnswer,
     TranslateRequest,
 )
@@ -139,3 +151,58 @@ def _is_request(document: object) -> bool:
         return detect(document).kind == "request"
     except ToolwireError:
         return False
+
+
+# The output of a model, in the format that is detected or chosen.
+
+
+_MAX_CANDIDATES = 200_000  # characters of a text that all formats try; each parser reads it once
+
+
+def text_view(request: TextRequest) -> TextAnswer:
+    """Parse the output of a model, and list the formats in which it has calls."""
+    text = request.input
+    if not text.strip():
+        raise ConfigError("the input is empty", hint="paste the text of a model")
+    tools = () if request.tools is None else read_tools(request.tools)
+    name = detect_format(f"{text}\n") if request.format is None else request.format
+    form = get_format(name or "hermes")  # it separates reasoning from text, whatever the format
+    parsed = form.parse(text, tools, finished=request.finished, reasoning=request.thinking, spans=True)
+    units = CodeUnits(text)
+    spans = [TextSpan(span.kind, span.part, (units.at(span.start), units.at(span.end))) for span in parsed.spans]
+    notes = [
+        TextNote(note.code, note.detail, encode_range((note.position, note.position), units) or (0, 0))
+        for note in parsed.diagnostics
+    ]
+    return TextAnswer(
+        name,
+        request.format is None,
+        _find_candidates(text, tools, request),
+        [_encode_part(part) for part in parsed.parts],
+        spans,
+        notes,
+    )
+
+
+def _find_candidates(text: str, tools: Sequence[Tool], request: TextRequest) -> list[FormatCandidate]:
+    """Return the formats that find calls, the most calls with the fewest diagnostics first."""
+    if len(text) > _MAX_CANDIDATES:
+        return []
+    found: list[FormatCandidate] = []
+    for form in map(get_format, format_names()):
+        parsed = _try_format(form, text, tools, request)
+        if parsed.calls:
+            found.append(FormatCandidate(form.name, form.title, len(parsed.calls), len(parsed.diagnostics)))
+    return sorted(found, key=lambda candidate: (candidate.diagnostics, -candidate.calls, candidate.name))
+
+
+def _try_format(form: Format, text: str, tools: Sequence[Tool], request: TextRequest) -> Parsed:
+    return form.parse(text, tools, finished=request.finished, reasoning=request.thinking)
+
+
+def _encode_part(part: Part) -> TextPart:
+    if isinstance(part, ToolCall):
+        arguments = None if part.arguments is None else msgspec.json.format(dumps(part.arguments), indent=2)
+        return TextPart("call", part.text, part.name, part.id, arguments, part.state)
+    text = part.text if isinstance(part, (Text, Reasoning)) else ""
+    return TextPart(part_label(part), text, "", "", None, "complete")
