@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
@@ -13,7 +14,7 @@ import msgspec
 from ..ir.errors import ConfigError, ProtocolError, ToolwireError
 from ..ir.losses import Loss, LossError, require_lossless
 from ..ir.terminal import neutralise_json, neutralise_line
-from .sources.documents import read_bytes
+from .sources.documents import read_bytes, replace_file
 from .sources.tool_source import SOURCE_HELP, add_source_options, read_declared, source_kind
 from .terminal.options import add_command, add_flag
 from .terminal.output import columns, json_text, paint, print_losses, print_note
@@ -35,6 +36,7 @@ examples:
   curl … | toolwire convert - --to gemini          wire and kind are detected
   toolwire convert answer.sse --to openai_chat     a stream, event by event
   toolwire convert request.json --to gemini --strict && echo lossless
+  toolwire convert request.json --html request.html        all formats side by side, as a page without a server
 
 The result goes to standard output and the losses to standard error, so that a pipe gets only the result.
 exit codes: 0 done   1 lossy, under --strict   2 wrong usage or unreadable input
@@ -56,6 +58,9 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--model", help="the model name for requests")
     add_flag(parser, "--strict", "print no result and exit with 1 if anything is lost")
     add_flag(parser, "--json", "one JSON document with results and losses")
+    parser.add_argument(
+        "--html", metavar="FILE", help="write one page that shows all formats, with the losses at their places"
+    )
     add_source_options(parser)
 
 
@@ -65,6 +70,8 @@ def run(arguments: argparse.Namespace) -> int:
     With several targets, a failure of a target does not prevent the others; 2 means that all failed. Raises
     `ToolwireError` if the only target fails.
     """
+    if arguments.html:
+        return _write_page(arguments)
     source, kind, convert = _read_input(arguments)
     targets = _target_names(arguments.target, source, kind)
     results: dict[str, tuple[Any, tuple[Loss, ...]]] = {}
@@ -84,6 +91,43 @@ def run(arguments: argparse.Namespace) -> int:
     if failures and not results:
         return 2
     return 1 if arguments.strict and (lossy or failures) else 0
+
+
+def _write_page(arguments: argparse.Namespace) -> int:
+    """Write the translations as one HTML file; return 1 with `--strict` if anything is lost.
+
+    The page may be passed on, so texts that look like keys are removed from the input.
+    """
+    from ..bridge.comparison import compare
+    from ..gateway.console.single_file import TARGETS, write_page
+    from ..run.traces.redact import Redactor
+
+    source, kind, text = _read_text(arguments)
+    cleaned = Redactor()(text)
+    if cleaned != text:
+        print_note("keys were removed from the input", None)
+    targets = TARGETS if arguments.target == "all" else (arguments.target,)
+    comparison = compare(cleaned, source=source, kind=kind, targets=targets, model=arguments.model)
+    replace_file(Path(arguments.html).resolve(), write_page(comparison))
+    failed = [output for output in comparison.outputs if output.error is not None]
+    losses = {output.name: tuple(placed.loss for placed in output.losses) for output in comparison.outputs}
+    print_note(
+        f"{comparison.source.name} {comparison.kind} in {len(losses) - len(failed)} formats: {arguments.html}", None
+    )
+    lossy = failed or _is_lossy({name: (None, found) for name, found in losses.items()})
+    return 1 if arguments.strict and lossy else 0
+
+
+def _read_text(arguments: argparse.Namespace) -> tuple[str | None, str | None, str]:
+    """Return the wire and the kind of the input as given, and its text; tools of another source as MCP lists them."""
+    file: str = arguments.file
+    source_type = "declarations" if file == "-" or arguments.source else source_kind(file)
+    if source_type not in ("declarations", "recording"):
+        from ..wire import mcp
+
+        declared, _ = mcp.encode_tools(read_declared(file, arguments))
+        return mcp.NAME, "tools", json_text({"tools": declared})
+    return arguments.source, arguments.kind, read_bytes(file).decode("utf-8", "replace")
 
 
 def _read_input(arguments: argparse.Namespace) -> tuple[str, str, _ToTarget]:

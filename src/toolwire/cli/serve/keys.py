@@ -9,7 +9,6 @@ import argparse
 import json
 import os
 import re
-import tempfile
 import time
 import tomllib
 from datetime import UTC, datetime
@@ -21,6 +20,7 @@ from msgspec import convert
 from msgspec.structs import asdict, astuple
 
 from ...ir.errors import ConfigError
+from ..sources.documents import replace_file
 from ..terminal.options import add_command, add_flag
 from ..terminal.output import json_text, print_note, table
 
@@ -197,28 +197,6 @@ def _write(path: Path, text: str, expected: dict[str, Any]) -> None:
         )
     parse_settings(parsed)
     replace_file(path.resolve(), text)
-
-
-def replace_file(path: Path, text: str) -> None:
-    """Replace the file atomically, so that a gateway reads either the old or the new content.
-
-    It keeps its mode; a new file is readable for its owner only. Raises `ConfigError` if it cannot be written.
-    """
-    mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
-    try:
-        number, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
-    except OSError as error:
-        raise ConfigError(f"cannot write {path}: {error.strerror}") from None
-    try:
-        with os.fdopen(number, "wb") as file:
-            file.write(text.encode("utf-8"))
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).chmod(mode)
-        Path(name).replace(path)
-    except OSError as error:
-        Path(name).unlink(missing_ok=True)
-        raise ConfigError(f"cannot write {path}: {error.strerror}") from None
 
 
 _USAGE_HELP = """\

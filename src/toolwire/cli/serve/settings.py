@@ -19,9 +19,10 @@ from msgspec.structs import replace
 from ...gateway.litellm.equivalents import group_notes
 from ...ir.errors import ConfigError
 from ...ir.terminal import count_of, neutralise_line
+from ..sources.documents import replace_file
 from ..terminal.options import add_command, add_flag
 from ..terminal.output import paint, print_note, terminal_width
-from .keys import CONFIG, replace_file
+from .keys import CONFIG
 
 if TYPE_CHECKING:
     from ...gateway.config.settings import Settings

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -160,6 +161,30 @@ def read_bytes(file: str) -> bytes:
         return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     except OSError as error:
         raise ConfigError(f"cannot read {file}: {error.strerror}") from error
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Replace the file atomically, so that a reader gets either the old or the new content.
+
+    It keeps its mode; a new file is readable for its owner only. Raises `ConfigError` if it cannot be written.
+    """
+    import tempfile  # costs several milliseconds, and most commands write no file
+
+    mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
+    try:
+        number, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    except OSError as error:
+        raise ConfigError(f"cannot write {path}: {error.strerror}") from None
+    try:
+        with os.fdopen(number, "wb") as file:
+            file.write(text.encode("utf-8"))
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).chmod(mode)
+        Path(name).replace(path)
+    except OSError as error:
+        Path(name).unlink(missing_ok=True)
+        raise ConfigError(f"cannot write {path}: {error.strerror}") from None
 
 
 def _has_document_per_line(data: bytes) -> bool:
