@@ -38,6 +38,7 @@ exit codes: 0 stopped   2 wrong usage, or the port is in use
 """
 _DEFAULT_PORT = 4150  # any free number would do; not the gateway's, so that both can run
 _MAX_PORT_TRIES = 20  # ports, from the default one: more consoles than a person opens
+_MAX_PORT = 65_535  # of TCP
 _TOKEN_BYTES = 32  # as many as no one can guess
 
 
@@ -90,14 +91,14 @@ def bind_console(host: str, port: int | None) -> socket.socket:
 
     hint = "use 127.0.0.1; forward its port with ssh -L to use it from another machine"
     refuse_open(host, without="user accounts", hint=hint)
+    if port is not None and not 0 <= port <= _MAX_PORT:
+        raise ConfigError(f"invalid port {port}", hint=f"use 0 to {_MAX_PORT}; 0 takes any free port")
     ports = range(_DEFAULT_PORT, _DEFAULT_PORT + _MAX_PORT_TRIES) if port is None else (port,)
     bare = host.strip("[]")
     reason = ""
     for number in ports:
         try:
             return socket.create_server((bare, number), family=socket.AF_INET6 if ":" in bare else socket.AF_INET)
-        except OverflowError:
-            raise ConfigError(f"invalid port {number}", hint="use 0 to 65535; 0 takes any free port") from None
         except OSError as error:
             reason = error.strerror or str(error)
     raise ConfigError(
