@@ -38,6 +38,7 @@ NAVIGATION: dict[str, list[str]] = {
     "Translate": [
         "docs/transports.md",
         "docs/losses.md",
+        "docs/console.md",
         "docs/streams.md",
         "docs/schemas.md",
         "docs/repair.md",

@@ -11,7 +11,7 @@ import jsonschema_rs
 import pytest
 
 from tables import every_case
-from toolwire.cli.console import bind_console, console_address
+from toolwire.cli.console import bind_console, console_address, console_in_thread
 from toolwire.cli.mcp.http import serve_listener
 from toolwire.gateway.console import app as app_module
 from toolwire.gateway.console.api import MAX_BODY, OPERATIONS, check_file, openapi_bytes
@@ -374,6 +374,16 @@ def test_console_serves_on_a_socket():
             return answer
 
         assert asyncio.run(serve()).status_code == 200
+
+
+def test_console_in_a_thread_ends_with_its_block():
+    with console_in_thread() as address:
+        token = address.partition("#token=")[2]
+        assert len(token) >= 40
+        answer = httpx.get(address.partition("#")[0] + "api/meta", headers={"authorization": f"Bearer {token}"})
+        assert answer.status_code == 200
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(address.partition("#")[0])
 
 
 def test_file_above_the_limit_is_refused():

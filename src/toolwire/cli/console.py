@@ -73,6 +73,28 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+@contextmanager
+def console_in_thread() -> Iterator[str]:
+    """Serve a console in a thread while the block runs, and return its address."""
+    import asyncio
+    import threading
+
+    from ..gateway.console.app import Console
+    from .mcp.http import make_server, require_uvicorn
+
+    require_uvicorn("gateway")
+    token = secrets.token_urlsafe(_TOKEN_BYTES)
+    with bind_console("127.0.0.1", None) as listener:
+        server = make_server(Console(token))
+        thread = threading.Thread(target=lambda: asyncio.run(server.serve([listener])), name="console", daemon=True)
+        thread.start()
+        try:
+            yield console_address(listener, token)
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
 def console_address(listener: socket.socket, token: str, *, has_file: bool = False) -> str:
     """Return the address of the page. The fragment with the token is never sent to a server."""
     host, port = listener.getsockname()[:2]

@@ -108,7 +108,7 @@ async def serve_app(app: AsgiApp, host: str, port: int) -> None:
     Raises `MissingExtra` without uvicorn, and `ConfigError` if the address cannot be used.
     """
     require_uvicorn()
-    server = _make_server(app, host=host.strip("[]"), port=port)
+    server = make_server(app, host=host.strip("[]"), port=port)
     try:
         await server.serve()
     except SystemExit:
@@ -122,10 +122,11 @@ async def serve_app(app: AsgiApp, host: str, port: int) -> None:
 
 async def serve_listener(app: AsgiApp, listener: socket.socket) -> None:
     """Like `serve_app`, on a socket that listens already."""
-    await _make_server(app).serve([listener])
+    await make_server(app).serve([listener])
 
 
-def _make_server(app: AsgiApp, **address: Any) -> uvicorn.Server:
+def make_server(app: AsgiApp, **address: Any) -> uvicorn.Server:
+    """Return uvicorn's server with the gateway's limits for slow clients. `address` are its host and port."""
     import uvicorn
 
     from ...asgi.limited_http import make_limited_protocol
