@@ -22,12 +22,18 @@ def digest(path):
 
 
 def hash_rows():
-    return [line.split() for line in (VENDOR / "HASHES").read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+    return [
+        line.split()
+        for line in (VENDOR / "HASHES").read_text(encoding="utf-8").splitlines()
+        if not line.startswith("#")
+    ]
 
 
 def test_vendored_files_have_their_recorded_hashes():
     rows = hash_rows()
-    assert {row[0] for row in rows} == {path.name for path in VENDOR.iterdir()} - {"HASHES"} - {path.name for path in VENDOR.glob("*.d.mts")}
+    assert {row[0] for row in rows} == {path.name for path in VENDOR.iterdir()} - {"HASHES"} - {
+        path.name for path in VENDOR.glob("*.d.mts")
+    }
     for name, expected, *_ in rows:
         assert digest(VENDOR / name) == expected, name
 
@@ -40,23 +46,38 @@ def test_vendored_modules_are_those_of_the_packages_but_for_their_imports_and_ex
             text = text.replace("\nfunction htm(", "export default function(").replace("\nexport {htm};\n", "")
         elif name.endswith(".mjs"):
             text = text.replace('import {options as n} from "./preact.mjs";\n', 'import{options as n}from"preact";')
-            text = re.sub(r"\nexport \{(.*)\};\n", lambda found: f"export{{{found[1].replace(', ', ',')}}};\n//# sourceMappingURL={Path(path).name}.map\n", text)
+            text = re.sub(
+                r"\nexport \{(.*)\};\n",
+                lambda found: f"export{{{found[1].replace(', ', ',')}}};\n//# sourceMappingURL={Path(path).name}.map\n",
+                text,
+            )
         assert hashlib.sha256(text.encode()).hexdigest() == expected, name
 
 
 def test_own_files_set_no_html_and_load_nothing_from_elsewhere():
     assert {path.name for path in OWN} >= {"app.js", "index.html", "style.css"}
-    found = [f"{path.name}: {match[0]}" for path in OWN for match in FORBIDDEN.finditer(path.read_text(encoding="utf-8"))]
+    found = [
+        f"{path.name}: {match[0]}" for path in OWN for match in FORBIDDEN.finditer(path.read_text(encoding="utf-8"))
+    ]
     assert found == []
 
 
 def test_pages_have_no_inline_script_or_style():
-    found = [f"{path.name}: {match[0]}" for path in OWN if path.suffix != ".css" for match in INLINE.finditer(path.read_text(encoding="utf-8"))]
+    found = [
+        f"{path.name}: {match[0]}"
+        for path in OWN
+        if path.suffix != ".css"
+        for match in INLINE.finditer(path.read_text(encoding="utf-8"))
+    ]
     assert found == []
 
 
 def test_own_modules_are_type_checked():
-    assert [path.name for path in OWN if path.suffix == ".js" and not path.read_text(encoding="utf-8").startswith("// @ts-check\n")] == []
+    assert [
+        path.name
+        for path in OWN
+        if path.suffix == ".js" and not path.read_text(encoding="utf-8").startswith("// @ts-check\n")
+    ] == []
 
 
 def test_exported_modules_are_listed_after_what_they_import():
@@ -73,4 +94,8 @@ def test_exported_modules_are_listed_after_what_they_import():
 
 
 def test_own_modules_are_of_a_size_that_a_reader_can_survey():
-    assert {path.name: lines for path in OWN if path.suffix == ".js" and (lines := path.read_text(encoding="utf-8").count("\n")) > 450} == {}  # a module is one idea
+    assert {
+        path.name: lines
+        for path in OWN
+        if path.suffix == ".js" and (lines := path.read_text(encoding="utf-8").count("\n")) > 450
+    } == {}  # a module is one idea

@@ -35,7 +35,7 @@ class Console:
 
 
 def start_console(*arguments):
-    command = [sys.executable, "-m", "toolwire", "console", *arguments]
+    command = [sys.executable, "-m", "toolwire", "console", "--port", "0", *arguments]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"})
     for line in process.stdout:
         if found := re.search(r"http://\S+#token=\S+", line):
@@ -54,7 +54,9 @@ def console():
 
 @pytest.fixture(scope="session")
 def browser():
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
+
+    expect.set_options(timeout=SAFETY)
 
     path = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
     assert path, "install Chromium (Debian: apt-get install chromium), or set CHROMIUM to its path"
@@ -72,7 +74,9 @@ def open_page(browser, console):
     before = console.get("/api/csp-reports")["count"]
 
     def open_page(view="translate", *, scheme="light", size=(1440, 900), fragment=None, settle=True):
-        context = browser.new_context(viewport={"width": size[0], "height": size[1]}, color_scheme=scheme, reduced_motion="reduce")
+        context = browser.new_context(
+            viewport={"width": size[0], "height": size[1]}, color_scheme=scheme, reduced_motion="reduce"
+        )
         context.grant_permissions(["clipboard-read", "clipboard-write"], origin=console.origin)
         contexts.append(context)
         context.set_default_timeout(SAFETY)
@@ -80,7 +84,14 @@ def open_page(browser, console):
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.on("dialog", lambda dialog: (errors.append(f"dialog: {dialog.message}"), dialog.dismiss()))
         # a refused request is shown in the page; Chromium logs it, too
-        page.on("console", lambda message: message.type == "error" and not message.text.startswith("Failed to load") and errors.append(message.text))
+        page.on(
+            "console",
+            lambda message: (
+                message.type == "error"
+                and not message.text.startswith("Failed to load")
+                and errors.append(message.text)
+            ),
+        )
         page.goto(console.address if fragment is None else f"{console.origin}/{fragment}")
         if settle:
             page.get_by_role("tab", name=VIEWS[view], exact=True).click()
@@ -100,4 +111,3 @@ def axe():
     path = ROOT / ".console/node_modules/axe-core/axe.min.js"
     assert path.exists(), "run `make .console/installed`: axe-core comes from npm"
     return path.read_text(encoding="utf-8")
-

@@ -2,7 +2,7 @@
 
 import json
 
-SAFETY = 120_000  # milliseconds until a condition that never becomes true fails a test
+SAFETY = 15_000
 VIEWS = {"translate": "Translate", "streams": "Streams", "formats": "Text formats", "tools": "Tools"}
 
 IMAGE_REQUEST = {
@@ -17,7 +17,10 @@ IMAGE_REQUEST = {
     ],
     "messages": [
         {"role": "user", "content": "Where is Paris?"},
-        {"role": "assistant", "content": [{"type": "tool_use", "id": "toolu_01", "name": "get_map", "input": {"city": "Paris"}}]},
+        {
+            "role": "assistant",
+            "content": [{"type": "tool_use", "id": "toolu_01", "name": "get_map", "input": {"city": "Paris"}}],
+        },
         {
             "role": "user",
             "content": [
@@ -35,7 +38,13 @@ IMAGE_REQUEST = {
 def chat_stream(*arguments, text="Let me look."):
     """A streamed answer of OpenAI Chat with a text and one call, whose arguments come in pieces."""
     deltas = [{"role": "assistant", "content": ""}, {"content": text}]
-    deltas.append({"tool_calls": [{"index": 0, "id": "call_1", "type": "function", "function": {"name": "get_map", "arguments": ""}}]})
+    deltas.append(
+        {
+            "tool_calls": [
+                {"index": 0, "id": "call_1", "type": "function", "function": {"name": "get_map", "arguments": ""}}
+            ]
+        }
+    )
     deltas += [{"tool_calls": [{"index": 0, "function": {"arguments": piece}}]} for piece in arguments]
     chunks = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]
     chunks.append({"index": 0, "delta": {}, "finish_reason": "tool_calls"})
@@ -56,6 +65,12 @@ def put(page, view, text):
     elif panel.locator("textarea").count() == 0:
         panel.get_by_role("button", name="Edit", exact=True).click()
     panel.locator("textarea").fill(text)
+    wait_until_shown(page, view)
+
+
+def wait_until_shown(page, view):
+    """Wait until the view shows the answer to its last change."""
+    page.locator(f"#view-{view} > .view[aria-busy=false]").wait_for()
 
 
 def finish_editing(page, view):

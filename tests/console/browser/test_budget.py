@@ -20,7 +20,11 @@ def test_first_view_has_few_small_answers(browser, console):
     page.goto(console.address)
     page.locator(".column .viewer .row").first.wait_for()
     page.wait_for_load_state("networkidle")
-    hosts = {request.url.partition("/#")[0][: len(console.origin)] for request in requests if not request.url.startswith("data:")}
+    hosts = {
+        request.url.partition("/#")[0][: len(console.origin)]
+        for request in requests
+        if not request.url.startswith("data:")
+    }
     bodies = {request.url: request.response().body() for request in requests if not request.url.startswith("data:")}
     sizes = {url: len(gzip.compress(body)) for url, body in bodies.items()}
     context.close()
@@ -34,7 +38,9 @@ def test_files_are_small():
 
 
 def test_body_of_ten_megabytes_keeps_few_elements(open_page, tmp_path):
-    messages = [{"role": "user" if at % 2 == 0 else "assistant", "content": f"{at} " + "word " * 80} for at in range(24_000)]
+    messages = [
+        {"role": "user" if at % 2 == 0 else "assistant", "content": f"{at} " + "word " * 80} for at in range(24_000)
+    ]
     text = json.dumps({"model": "gpt-5", "messages": messages}, indent=1)
     assert len(text) > 10_000_000
     path = tmp_path / "large.json"
@@ -53,7 +59,9 @@ def test_body_of_ten_megabytes_keeps_few_elements(open_page, tmp_path):
 
 def test_one_line_of_ten_megabytes_keeps_few_elements(open_page, tmp_path):
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "QUJD" * 2_500_000}}
-    text = json.dumps({"model": "gpt-5", "messages": [{"role": "user", "content": [picture, {"type": "text", "text": "after it"}]}]})
+    text = json.dumps(
+        {"model": "gpt-5", "messages": [{"role": "user", "content": [picture, {"type": "text", "text": "after it"}]}]}
+    )
     path = tmp_path / "picture.json"
     path.write_text(text, encoding="utf-8")
     page = open_page()
@@ -69,7 +77,14 @@ def test_one_line_of_ten_megabytes_keeps_few_elements(open_page, tmp_path):
 
 
 def test_five_thousand_tools_keep_few_elements(open_page, tmp_path):
-    tools = [{"name": f"tool_{at}", "description": "Do it.", "inputSchema": {"type": "object", "properties": {"a": {"type": "string"}}}} for at in range(5000)]
+    tools = [
+        {
+            "name": f"tool_{at}",
+            "description": "Do it.",
+            "inputSchema": {"type": "object", "properties": {"a": {"type": "string"}}},
+        }
+        for at in range(5000)
+    ]
     path = tmp_path / "tools.json"
     path.write_text(json.dumps(tools), encoding="utf-8")
     page = open_page("tools")

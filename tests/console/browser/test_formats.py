@@ -67,7 +67,9 @@ def test_wrong_input_is_plain_text_or_explained(open_page):
     page = open_page("formats")
     for text in ("just a sentence", "<tool_call>", "<tool_call>{}</tool_call>" * 50, "\u0000\u202e"):
         put(page, "formats", text)
-        expect(page.locator("#view-formats .part, #view-formats .problem, #view-formats .diagnostics").first).to_be_visible()
+        expect(
+            page.locator("#view-formats .part, #view-formats .problem, #view-formats .diagnostics").first
+        ).to_be_visible()
     page.locator("#view-formats").get_by_role("radio", name="Tools").click()
     page.get_by_label("Declared tools").fill("not tools")
     expect(page.locator("#view-formats .problem")).to_be_visible()

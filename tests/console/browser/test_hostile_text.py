@@ -97,12 +97,24 @@ def request_with(texts):
     request["model"] = texts[0]
     request["metadata"] = {"user_id": texts[0]}
     request["tools"] += [
-        {"name": f"tool_{at}", "description": text, "input_schema": {"type": "object", "properties": {text: {"type": "string", "description": text, "enum": [text]}}}}
+        {
+            "name": f"tool_{at}",
+            "description": text,
+            "input_schema": {
+                "type": "object",
+                "properties": {text: {"type": "string", "description": text, "enum": [text]}},
+            },
+        }
         for at, text in enumerate(texts)
     ]
     request["messages"][0]["content"] = [{"type": "text", "text": text} for text in texts]
-    request["messages"][1]["content"] = [{"type": "tool_use", "id": f"toolu_{at}", "name": f"tool_{at}", "input": {text: text}} for at, text in enumerate(texts)]
-    request["messages"][2]["content"] = [{"type": "tool_result", "tool_use_id": f"toolu_{at}", "content": text} for at, text in enumerate(texts)]
+    request["messages"][1]["content"] = [
+        {"type": "tool_use", "id": f"toolu_{at}", "name": f"tool_{at}", "input": {text: text}}
+        for at, text in enumerate(texts)
+    ]
+    request["messages"][2]["content"] = [
+        {"type": "tool_result", "tool_use_id": f"toolu_{at}", "content": text} for at, text in enumerate(texts)
+    ]
     request["stop_sequences"] = texts[:3]
     return request
 
@@ -110,8 +122,13 @@ def request_with(texts):
 def assert_unharmed(page):
     assert page.evaluate("globalThis.pwned") is None
     assert page.locator("script").count() == 1
-    assert page.locator("iframe, object, embed, form, base, template, #app style, #app link, #app meta, #app img").count() == 0
-    assert page.evaluate("[...document.querySelectorAll('*')].every(each => each.getAttributeNames().every(name => !name.startsWith('on') && (name !== 'href' || each.getAttribute(name) === '#main' || !document.body.contains(each))))")
+    assert (
+        page.locator("iframe, object, embed, form, base, template, #app style, #app link, #app meta, #app img").count()
+        == 0
+    )
+    assert page.evaluate(
+        "[...document.querySelectorAll('*')].every(each => each.getAttributeNames().every(name => !name.startsWith('on') && (name !== 'href' || each.getAttribute(name) === '#main' || !document.body.contains(each))))"
+    )
 
 
 def test_nothing_runs_in_translate(open_page):
@@ -142,14 +159,29 @@ def test_nothing_runs_in_the_other_views(open_page):
     expect(page.locator(".call").first.or_(page.locator(".events").first).first).to_be_attached()
     assert_unharmed(page)
     page.keyboard.press("3")
-    for text in ("".join(HOSTILE), f'<tool_call>{json.dumps({"name": HOSTILE[0], "arguments": {text: text for text in HOSTILE}})}</tool_call>'):
+    for text in (
+        "".join(HOSTILE),
+        f"<tool_call>{json.dumps({'name': HOSTILE[0], 'arguments': {text: text for text in HOSTILE}})}</tool_call>",
+    ):
         show(page, "formats", text)
         expect(page.locator("#view-formats .part").first).to_be_visible()
         assert_unharmed(page)
     page.keyboard.press("4")
-    tools = [{"name": text, "description": text, "inputSchema": {"type": "object", "properties": {text: {"const": text, "pattern": text}}}} for text in HOSTILE]
+    tools = [
+        {
+            "name": text,
+            "description": text,
+            "inputSchema": {"type": "object", "properties": {text: {"const": text, "pattern": text}}},
+        }
+        for text in HOSTILE
+    ]
     put(page, "tools", json.dumps(tools))
-    expect(page.locator("#view-tools .matrix-row, #view-tools .problem").nth(1).or_(page.locator("#view-tools .problem")).first).to_be_visible()
+    expect(
+        page.locator("#view-tools .matrix-row, #view-tools .problem")
+        .nth(1)
+        .or_(page.locator("#view-tools .problem"))
+        .first
+    ).to_be_visible()
     assert_unharmed(page)
 
 
@@ -157,7 +189,10 @@ def test_nothing_runs_from_a_shared_link(open_page, console):
     page = open_page()
     for text in HOSTILE[:12]:
         state = {"input": text, "source": text, "kind": text, "strict": text, "family": text, "__proto__": {"pwned": 1}}
-        encoded = page.evaluate("state => btoa(unescape(encodeURIComponent(JSON.stringify(state)))).replace(/\\+/g, '-').replace(/\\//g, '_').replace(/=+$/, '')", state)
+        encoded = page.evaluate(
+            "state => btoa(unescape(encodeURIComponent(JSON.stringify(state)))).replace(/\\+/g, '-').replace(/\\//g, '_').replace(/=+$/, '')",
+            state,
+        )
         page.goto(f"{console.origin}/#/translate?s=j{encoded}")
         expect(page.locator("#view-translate .problem, #view-translate .column").first).to_be_visible()
         assert_unharmed(page)
@@ -165,7 +200,13 @@ def test_nothing_runs_from_a_shared_link(open_page, console):
 
 def test_invisible_characters_are_shown(open_page):
     page = open_page()
-    show(page, "translate", json.dumps({"model": "a\u202eb\u0000c\u200bd", "messages": [{"role": "user", "content": "x"}]}, ensure_ascii=False))
+    show(
+        page,
+        "translate",
+        json.dumps(
+            {"model": "a\u202eb\u0000c\u200bd", "messages": [{"role": "user", "content": "x"}]}, ensure_ascii=False
+        ),
+    )
     expect(page.locator(".source .invisible").first).to_have_text("U+202E")
 
 
@@ -199,7 +240,9 @@ def run(command, folder, **options):
 def test_copied_curl_runs_nothing_and_sends_the_request(programs, tmp_path):
     (tmp_path / "bin").mkdir()
     fake = tmp_path / "bin/curl"  # prints its arguments instead of sending them
-    fake.write_text(f"#!{sys.executable}\nimport json, sys\nprint(json.dumps([sys.argv[1:], sys.stdin.read() if not sys.stdin.isatty() else '']))\n")
+    fake.write_text(
+        f"#!{sys.executable}\nimport json, sys\nprint(json.dumps([sys.argv[1:], sys.stdin.read() if not sys.stdin.isatty() else '']))\n"
+    )
     fake.chmod(0o755)
     environment = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "OPENAI_API_KEY": "secret"}
     for shell in ("sh", "bash"):
@@ -220,7 +263,9 @@ def test_copied_python_runs_nothing_and_has_the_request(programs, tmp_path):
     # run it with an HTTP library that only records
     shim = "import urllib.request, json\nclass R:\n    status = 200\n    def __enter__(s): return s\n    def __exit__(s, *a): pass\n    def read(s, *a): return b'{}'\n    def __iter__(s): return iter([])\ndef fake(q, *a, **k):\n    open('sent.json', 'wb').write(q.data)\n    return R()\nurllib.request.urlopen = fake\n"
     (tmp_path / "urllib").rmdir()
-    done = run([sys.executable, "-c", shim + programs["Python"]], tmp_path, env={**os.environ, "OPENAI_API_KEY": "secret"})
+    done = run(
+        [sys.executable, "-c", shim + programs["Python"]], tmp_path, env={**os.environ, "OPENAI_API_KEY": "secret"}
+    )
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "sent.json").read_bytes()) == programs["json"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["sent.json"]
@@ -230,7 +275,23 @@ def test_copied_typescript_runs_nothing_and_sends_the_request(programs, tmp_path
     source = tmp_path / "program.mts"
     source.write_text(programs["TypeScript"], encoding="utf-8")
     compiler = ROOT / ".console/node_modules/.bin/tsc"
-    done = run([compiler, "--target", "es2023", "--module", "esnext", "--moduleResolution", "bundler", "--types", "", "--outDir", "out", source.name], tmp_path)
+    done = run(
+        [
+            compiler,
+            "--target",
+            "es2023",
+            "--module",
+            "esnext",
+            "--moduleResolution",
+            "bundler",
+            "--types",
+            "",
+            "--outDir",
+            "out",
+            source.name,
+        ],
+        tmp_path,
+    )
     compiled = tmp_path / "out/program.mjs"
     assert compiled.exists(), done.stdout  # it lacks node's types, which does not stop the compiler
     shim = "globalThis.fetch = async (url, options) => { console.log('SENT' + options.body); return new Response('{}') };\n"

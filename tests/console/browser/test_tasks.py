@@ -16,11 +16,17 @@ def test_find_why_a_call_lost_its_image(open_page):
     expect(loss).to_contain_text("Ollama accepts only inline images, not a URL")
     loss.click()
     expect(page.locator(".source .chosen").or_(page.locator(".source .band-chosen")).first).to_be_in_viewport()
-    marked = "".join(page.locator(".source .row").filter(has=page.locator(".chosen")).all_inner_texts()) + "".join(page.locator(".source .band-chosen").all_inner_texts())
+    marked = "".join(page.locator(".source .row").filter(has=page.locator(".chosen")).all_inner_texts()) + "".join(
+        page.locator(".source .band-chosen").all_inner_texts()
+    )
     assert "https://maps.example/paris.png" in marked
     # the remedy: an inline image, and the loss is gone
     request = json.loads(json.dumps(IMAGE_REQUEST))
-    request["messages"][2]["content"][0]["content"][0]["source"] = {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}
+    request["messages"][2]["content"][0]["content"][0]["source"] = {
+        "type": "base64",
+        "media_type": "image/png",
+        "data": "iVBORw0KGgo=",
+    }
     show(page, "translate", json.dumps(request))
     expect(page.locator('.column[data-column="ollama"]')).to_contain_text("iVBORw0KGgo=")
     expect(page.locator(".loss", has_text="inline images")).to_have_count(0)
@@ -29,12 +35,20 @@ def test_find_why_a_call_lost_its_image(open_page):
 def test_find_which_tool_breaks_on_gemini_and_repair_its_schema(open_page):
     """The matrix shows the only cell with an error; its finding says what to change; the edit makes it clean."""
     page = open_page("tools")
-    good = {"name": "get_map", "description": "Draw a map of a city.", "inputSchema": {"type": "object", "properties": {"city": {"type": "string", "description": "The city's name."}}, "required": ["city"]}}
+    good = {
+        "name": "get_map",
+        "description": "Draw a map of a city.",
+        "inputSchema": {
+            "type": "object",
+            "properties": {"city": {"type": "string", "description": "The city's name."}},
+            "required": ["city"],
+        },
+    }
     bad = {**json.loads(json.dumps(good)), "name": "1st tool!"}
     show(page, "tools", json.dumps([good, bad]))
-    broken = page.locator(".matrix-cell.error[aria-label*=gemini]")
+    broken = page.locator(".matrix-cell.error[data-cell$='/gemini']")
     expect(broken).to_have_count(1)
-    assert broken.get_attribute("aria-label").startswith("1st tool!")
+    assert broken.get_attribute("data-cell") == "1st tool!/gemini"
     broken.click()
     expect(page.locator(".findings .loss", has=page.locator(".action.error")).first).to_be_visible()
     put(page, "tools", json.dumps([good, {**bad, "name": "first_tool"}]))

@@ -7,8 +7,24 @@ from playwright.sync_api import expect
 
 from console_pages import put, show
 
-PLAIN = {"name": "get_map", "description": "Draw a map of a city.", "inputSchema": {"type": "object", "properties": {"city": {"type": "string", "description": "Its name."}}, "required": ["city"]}}
-DOTTED = {"name": "maps.draw!", "description": "Draw a map of a city.", "inputSchema": {"type": "object", "properties": {"where": {"oneOf": [{"type": "string", "pattern": "^[A-Z]"}, {"$ref": "#/$defs/p"}]}}, "$defs": {"p": {"type": "object", "properties": {"p": {"$ref": "#/$defs/p"}}}}}}
+PLAIN = {
+    "name": "get_map",
+    "description": "Draw a map of a city.",
+    "inputSchema": {
+        "type": "object",
+        "properties": {"city": {"type": "string", "description": "Its name."}},
+        "required": ["city"],
+    },
+}
+DOTTED = {
+    "name": "maps.draw!",
+    "description": "Draw a map of a city.",
+    "inputSchema": {
+        "type": "object",
+        "properties": {"where": {"oneOf": [{"type": "string", "pattern": "^[A-Z]"}, {"$ref": "#/$defs/p"}]}},
+        "$defs": {"p": {"type": "object", "properties": {"p": {"$ref": "#/$defs/p"}}}},
+    },
+}
 
 
 def open_tools(open_page, *tools):
@@ -28,7 +44,7 @@ def test_matrix_has_a_cell_for_each_tool_and_provider(open_page, console):
 
 def test_findings_and_differences_of_a_cell(open_page):
     page = open_tools(open_page, PLAIN, DOTTED)
-    page.get_by_role("gridcell", name=re.compile(r"^maps\.draw!, gemini")).click()
+    page.locator('[data-cell="maps.draw!/gemini"]').click()
     expect(page.locator(".findings")).to_contain_text("maps.draw!")
     expect(page.locator(".findings .loss").first).to_be_visible()
     expect(page.get_by_label(re.compile("^Lowered for")).locator(".row").first).to_be_visible()
@@ -40,12 +56,12 @@ def test_arrow_keys_move_in_the_matrix(open_page):
     page.get_by_role("gridcell").first.click()
     page.get_by_role("gridcell").first.focus()
     page.keyboard.press("ArrowDown")
-    expect(page.locator(".matrix-cell.chosen")).to_have_attribute("aria-label", re.compile("^maps"))
+    expect(page.locator(".matrix-cell.chosen")).to_have_attribute("data-cell", re.compile("^maps"))
     expect(page.locator(".matrix-cell.chosen")).to_be_focused()
     page.keyboard.press("ArrowRight")
     expect(page.locator(".matrix-cell.chosen")).to_be_focused()
     page.keyboard.press("Home")
-    expect(page.locator(".matrix-cell.chosen")).to_have_attribute("aria-label", re.compile("^get_map"))
+    expect(page.locator(".matrix-cell.chosen")).to_have_attribute("data-cell", re.compile("^get_map"))
 
 
 def test_edit_is_audited_at_once(open_page):

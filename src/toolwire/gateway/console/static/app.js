@@ -129,7 +129,7 @@ function App() {
     }}>Skip to the content</a>
     <header class="top">
       <span class="brand"><span class="mark" aria-hidden="true"></span>toolwire<span class="soft">console</span></span>
-      <nav aria-label="Views"><${Choice} tabs class="views" label="Views" value=${view} onChange=${go} options=${VIEWS.map((item) => ({ ...item, controls: `view-${item.value}` }))} /></nav>
+      <nav aria-label="Views"><${Choice} tabs class="views" label="Views" value=${view} onChange=${go} options=${VIEWS.map((item) => (ready && meta ? { ...item, controls: `view-${item.value}` } : item))} /></nav>
       <div class="top-tools">
         <button type="button" class="quiet" aria-label=${theme === "dark" ? "Use light colours" : "Use dark colours"} title="Light or dark (d)" onClick=${() => setTheme(theme === "dark" ? "light" : "dark")}><${Icon} name=${theme === "dark" ? "sun" : "moon"} /></button>
         <button type="button" class="quiet key" aria-label="Keyboard shortcuts" title="Keyboard shortcuts (?)" onClick=${() => setHelping(true)}>?</button>

@@ -137,7 +137,7 @@ export function Comparison({ answer, titles, sourceHead, sourceBody, onSnippet, 
   const show = (/** @type {string} */ name) => {
     setColumn(name);
     const element = strip.current?.querySelector(`[data-column="${CSS.escape(name)}"]`);
-    if (element && strip.current) strip.current.scrollTo({ left: /** @type {HTMLElement} */ (element).offsetLeft - strip.current.offsetLeft, behavior: "auto" });
+    if (element && strip.current) strip.current.scrollTo({ left: /** @type {HTMLElement} */ (element).offsetLeft, behavior: "auto" });
   };
   const scrolled = () => {
     const element = strip.current;

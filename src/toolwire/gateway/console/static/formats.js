@@ -21,6 +21,7 @@ export function FormatsView({ meta, active, opened }) {
   const [answer, setAnswer] = useState(/** @type {{ reading: Reading, input: string } | null} */ (null));
   const [fault, setFault] = useState(/** @type {import("./api.js").Fault | null} */ (null));
   const [busy, setBusy] = useState(false);
+  const [done, setDone] = useState(/** @type {State | null} */ (null)); // the state that is shown
   const [mode, setMode] = useState("view"); // view, edit or tools
   const [part, setPart] = useState(/** @type {number | null} */ (null));
   const [target, setTarget] = useState(/** @type {import("./viewer.js").Target | null} */ (null));
@@ -32,6 +33,7 @@ export function FormatsView({ meta, active, opened }) {
     if (!settled.input) {
       setAnswer(null);
       setFault(null);
+      setDone(settled);
       return;
     }
     setBusy(true);
@@ -48,12 +50,19 @@ export function FormatsView({ meta, active, opened }) {
         },
       )
       .finally(() => {
-        if (!control.signal.aborted) setBusy(false);
+        if (!control.signal.aborted) {
+          setBusy(false);
+          setDone(settled);
+        }
       });
     return () => control.abort();
   }, [settled]);
 
   const change = (/** @type {Partial<State>} */ next) => setState((old) => ({ ...old, ...next }));
+  const edit = (/** @type {string} */ input) => {
+    setMode("edit");
+    change({ input });
+  };
   const take = (/** @type {string} */ input) => {
     change({ input, format: "" });
     setMode("view");
@@ -101,10 +110,10 @@ export function FormatsView({ meta, active, opened }) {
   const sample = samples.find((candidate) => candidate.input === state.input);
   const candidates = reading?.candidates ?? [];
   const chosen = reading?.format ?? "";
-  const options = [...candidates.map(({ name, title, calls, diagnostics: wrong }) => ({ value: name, label: html`<span>${title}</span>${calls ? html`<span class=${cx("badge", wrong ? "warning" : "ok-ground")}>${plural(calls, "call")}</span>` : null}` }))];
-  if (chosen && !candidates.some(({ name }) => name === chosen)) options.unshift({ value: chosen, label: html`<span>${titleOf(meta, chosen)}</span>` });
+  const options = [...candidates.map(({ name, title, calls, diagnostics: wrong }) => ({ value: name, title, label: html`<span>${name}</span>${calls ? html`<span class=${cx("badge", wrong ? "warning" : "ok-ground")}>${plural(calls, "call")}</span>` : null}` }))];
+  if (chosen && !candidates.some(({ name }) => name === chosen)) options.unshift({ value: chosen, title: titleOf(meta, chosen), label: html`<span>${chosen}</span>` });
 
-  return html`<div class="view formats" ...${dropTarget(take, meta.limits.body_bytes)}>
+  return html`<div class="view formats" aria-busy=${String(done !== state)} ...${dropTarget(take, meta.limits.body_bytes)}>
     <h1 class="hidden-label">Text formats</h1>
     <div class="toolbar">
       <${Select}
@@ -117,7 +126,7 @@ export function FormatsView({ meta, active, opened }) {
         options=${[...(sample ? [] : [{ value: "", label: "your text" }]), ...samples.map(({ id, title }) => ({ value: id, label: title }))]}
       />
       <${FileButton} onText=${take} limit=${meta.limits.body_bytes} />
-      <${Select} label="Format" value=${state.format} onChange=${(/** @type {string} */ format) => change({ format })} options=${[{ value: "", label: "Detect" }, ...meta.formats.map(({ name, title }) => ({ value: name, label: title }))]} />
+      <${Select} label="Format" value=${state.format} onChange=${(/** @type {string} */ format) => change({ format })} options=${[{ value: "", label: "Detect" }, ...meta.formats.map(({ name }) => ({ value: name, label: name }))]} />
       <span class="grow"></span>
       <${Switch} label="Begins in thoughts" title="The prompt already opened the model's reasoning" checked=${state.thinking} onChange=${(/** @type {boolean} */ thinking) => change({ thinking })} />
       <${Switch} label="Finished" title="The model ended by itself; off: it was cut at the token limit" checked=${state.finished} onChange=${(/** @type {boolean} */ finished) => change({ finished })} />
@@ -134,14 +143,14 @@ export function FormatsView({ meta, active, opened }) {
         ${mode === "tools"
           ? html`<${Editor} key="tools" label="Declared tools" value=${state.tools} onInput=${(/** @type {string} */ tools) => change({ tools })} placeholder="Optional: the tools that the model was offered, in any wire." />`
           : mode === "edit" || !answer || !state.input
-            ? html`<${Editor} key="edit" autofocus=${mode === "edit"} label="Model output" value=${state.input} onInput=${(/** @type {string} */ input) => change({ input })} placeholder="Paste what a model wrote: <tool_call>…" />`
+            ? html`<${Editor} key="edit" autofocus=${mode === "edit"} label="Model output" value=${state.input} onInput=${edit} placeholder="Paste what a model wrote: <tool_call>…" />`
             : html`<${Viewer} doc=${doc} label="Model output" marks=${marks} target=${target} onPoint=${(/** @type {number | null} */ at) => setPart(partAt(at))} onPick=${(/** @type {number} */ at) => document.getElementById(`part-${partAt(at)}`)?.focus()} />`}
       </section>
       <div class="targets">
         ${fault ? html`<${Problem} error=${fault} onPlace=${null} />` : null}
         ${reading && !fault
           ? html`<div class="targets-head">
-                <p class="read-as">Read as <strong>${chosen ? titleOf(meta, chosen) : "plain text"}</strong>${reading.detected ? " · detected" : ""}</p>
+                <p class="read-as">Read as <strong>${chosen || "plain text"}</strong>${reading.detected ? " · detected" : ""}${chosen ? html`<span class="format-title">${titleOf(meta, chosen)}</span>` : null}</p>
                 ${options.length ? html`<${Choice} class="candidates" label="Read as" value=${chosen} onChange=${(/** @type {string} */ format) => change({ format })} options=${options} />` : null}
               </div>
               <div class="reading">

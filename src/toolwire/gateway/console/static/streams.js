@@ -45,10 +45,11 @@ export function byteMap(text) {
 /** @param {{ meta: Meta, active: boolean, opened: { state: Partial<State>, serial: number } | null }} props */
 export function StreamsView({ meta, active, opened }) {
   const samples = meta.samples.filter((sample) => sample.view === "stream");
-  const [state, setState] = useState(/** @type {State} */ ({ input: samples[0]?.input ?? "", source: samples[0]?.wire ?? "", chunks: "events", every: 16, end: null, ...opened?.state }));
+  const [state, setState] = useState(/** @type {State} */ ({ input: samples[0]?.input ?? "", source: "", chunks: "events", every: 16, end: null, ...opened?.state }));
   const [answer, setAnswer] = useState(/** @type {{ steps: Steps, input: string } | null} */ (null));
   const [fault, setFault] = useState(/** @type {import("./api.js").Fault | null} */ (null));
   const [busy, setBusy] = useState(false);
+  const [done, setDone] = useState(/** @type {State | null} */ (null)); // the state that is shown
   const [editing, setEditing] = useState(false);
   const [index, setIndex] = useState(0);
   const [target, setTarget] = useState("");
@@ -63,10 +64,13 @@ export function StreamsView({ meta, active, opened }) {
     const control = new AbortController();
     if (!settled.input.trim()) {
       setAnswer(null);
+      setFault(null);
+      setDone(settled);
       return;
     }
     setBusy(true);
-    const { input, source, chunks, every, end } = settled;
+    const { input, chunks, every, end } = settled;
+    const source = settled.source || samples.find((candidate) => candidate.input === input)?.wire;
     ask("api/stream", { input, ...(source ? { source } : {}), ...(chunks === "bytes" ? { every } : {}), ...(end === null ? {} : { end }), targets: ["wires"] }, control.signal)
       .then(
         (/** @type {Steps} */ steps) => {
@@ -80,12 +84,19 @@ export function StreamsView({ meta, active, opened }) {
         },
       )
       .finally(() => {
-        if (!control.signal.aborted) setBusy(false);
+        if (!control.signal.aborted) {
+          setBusy(false);
+          setDone(settled);
+        }
       });
     return () => control.abort();
   }, [settled]);
 
   const change = (/** @type {Partial<State>} */ part) => setState((old) => ({ ...old, ...part }));
+  const edit = (/** @type {string} */ input) => {
+    setEditing(true);
+    change({ input, end: null });
+  };
   const take = (/** @type {string} */ input) => {
     change({ input, source: "", end: null });
     setEditing(false);
@@ -111,7 +122,7 @@ export function StreamsView({ meta, active, opened }) {
 
   const sample = samples.find((candidate) => candidate.input === state.input);
   const ready = answer && !editing && !fault;
-  return html`<div class="view streams" ...${dropTarget(take, meta.limits.body_bytes)}>
+  return html`<div class="view streams" aria-busy=${String(done !== state)} ...${dropTarget(take, meta.limits.body_bytes)}>
     <h1 class="hidden-label">Streams</h1>
     <div class="toolbar">
       <${Select}
@@ -122,7 +133,7 @@ export function StreamsView({ meta, active, opened }) {
           if (!next) return;
           setIndex(0);
           setEditing(false);
-          change({ input: next.input, source: next.wire ?? "", end: null });
+          change({ input: next.input, source: "", end: null });
         }}
         options=${[...(sample ? [] : [{ value: "", label: "your stream" }]), ...samples.map(({ id, title }) => ({ value: id, label: title }))]}
       />
@@ -141,9 +152,9 @@ export function StreamsView({ meta, active, opened }) {
             <header><div class="pane-title"><h2>Stream</h2><p class="sub">${fault ? "not understood" : "server-sent events, or lines of JSON"}</p></div>
               ${editing ? html`<div class="pane-tools"><button type="button" class="quiet" onClick=${() => setEditing(false)}><${Icon} name="check" />Done</button></div>` : null}
             </header>
-            <${Editor} label="Stream" value=${state.input} onInput=${(/** @type {string} */ input) => change({ input, end: null })} placeholder="Paste the bytes of a streamed answer." autofocus=${editing} />
+            <${Editor} label="Stream" value=${state.input} onInput=${edit} placeholder="Paste the bytes of a streamed answer." autofocus=${editing} />
           </section>
-          <div class="targets">${fault ? html`<${Problem} error=${fault} />` : html`<div class="empty"><h2>Step through a stream</h2><p>Paste a recorded stream. Each chunk shows its bytes, its events, and what every other wire would send at that moment.</p></div>`}</div>
+          <div class="targets">${fault ? html`<${Problem} error=${fault} />` : answer ? html`<${Verdict} end=${answer.steps.end} />` : html`<div class="empty"><h2>Step through a stream</h2><p>Paste a recorded stream. Each chunk shows its bytes, its events, and what every other wire would send at that moment.</p></div>`}</div>
         </div>`}
   </div>`;
 }
@@ -219,13 +230,11 @@ function Stepper({ answer, input, index, onMove, cut, onCut, target, onTarget, t
       </div>
       <p class="position" role="status"><strong>${count(index + 1)}</strong> of ${plural(steps.length, "chunk")}<span>bytes ${count(from)}–${count(to)} of ${count(map.bytes)}</span></p>
     </div>
-    <div class=${cx("verdict", end.state === "complete" ? "fine" : "bad")} role="status">
-      <${Icon} name=${end.state === "complete" ? "check" : "cut"} />
-      <p>${end.state === "complete" ? "The stream is complete." : html`<strong>${end.state === "truncated" ? "Truncated" : "Invalid"}</strong>${end.step === null ? "" : ` in chunk ${count(end.step + 1)}`}${end.at === null ? "" : `, at byte ${count(end.at)}`}. ${end.message ?? ""}${end.open.length ? html` <span class="open-calls">Still open: ${end.open.join(", ")}.</span>` : null}`}</p>
+    <${Verdict} end=${end}>
       ${end.step !== null && end.step !== index ? html`<button type="button" class="text-button" onClick=${() => onMove(end.step ?? 0)}>Go to chunk ${end.step + 1}</button>` : null}
       ${cut !== null ? html`<button type="button" class="text-button" onClick=${() => onCut(null)}>Undo the cut</button>` : null}
       ${answer.left_out ? html`<span class="sub">${plural(answer.left_out, "byte")} after the last step are not shown</span>` : null}
-    </div>
+    </${Verdict}>
     <div class="step-panes">
       <section class="pane" aria-label="Bytes">
         <header><div class="pane-title"><h2>${titles[answer.source] ?? answer.source}</h2><p class="sub">bytes as they arrive · click one to cut there</p></div>
@@ -259,6 +268,17 @@ function Stepper({ answer, input, index, onMove, cut, onCut, target, onTarget, t
           : html`<div class="empty"><p>Nothing to send yet.</p></div>`}
       </section>
     </div>
+  </div>`;
+}
+
+/** How the stream ends. @param {{ end: Steps["end"], children?: any }} props */
+function Verdict({ end, children }) {
+  const complete = end.state === "complete";
+  const place = `${end.step === null ? "" : ` in chunk ${count(end.step + 1)}`}${end.at === null ? "" : `, at byte ${count(end.at)}`}`;
+  return html`<div class=${cx("verdict", complete ? "fine" : "bad")} role="status">
+    <${Icon} name=${complete ? "check" : "cut"} />
+    <p>${complete ? "The stream is complete." : html`<strong>${end.state === "truncated" ? "Truncated" : "Invalid"}</strong>${place}${end.message ? `: ${end.message}` : ""}${end.open.length ? html`<span class="open-calls">. Still open: ${end.open.join(", ")}</span>` : null}`}</p>
+    ${children}
   </div>`;
 }
 

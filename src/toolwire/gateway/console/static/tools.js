@@ -30,6 +30,7 @@ export function ToolsView({ meta, active, opened }) {
   const [audit, setAudit] = useState(/** @type {Audit | null} */ (null));
   const [fault, setFault] = useState(/** @type {import("./api.js").Fault | null} */ (null));
   const [busy, setBusy] = useState(false);
+  const [done, setDone] = useState(/** @type {State | null} */ (null)); // the state that is shown
   const [editing, setEditing] = useState(false);
   const [cell, setCell] = useState({ tool: 0, provider: 0 });
   const [finding, setFinding] = useState(-1);
@@ -48,6 +49,7 @@ export function ToolsView({ meta, active, opened }) {
     if (!settled.input.trim()) {
       setAudit(null);
       setFault(null);
+      setDone(settled);
       return;
     }
     setBusy(true);
@@ -65,7 +67,10 @@ export function ToolsView({ meta, active, opened }) {
         },
       )
       .finally(() => {
-        if (!control.signal.aborted) setBusy(false);
+        if (!control.signal.aborted) {
+          setBusy(false);
+          setDone(settled);
+        }
       });
     return () => control.abort();
   }, [settled]);
@@ -121,6 +126,10 @@ export function ToolsView({ meta, active, opened }) {
   }, [active, findings, finding]);
 
   const change = (/** @type {Partial<State>} */ next) => setState((old) => ({ ...old, ...next }));
+  const edit = (/** @type {string} */ input) => {
+    setEditing(true);
+    change({ input });
+  };
   const take = (/** @type {string} */ input) => {
     change({ input, source: "" });
     setEditing(false);
@@ -145,7 +154,7 @@ export function ToolsView({ meta, active, opened }) {
   const sample = samples.find((candidate) => candidate.input === state.input);
   const tool = audit?.tools[cell.tool];
 
-  return html`<div class="view tools" ...${dropTarget(take, meta.limits.body_bytes)}>
+  return html`<div class="view tools" aria-busy=${String(done !== state)} ...${dropTarget(take, meta.limits.body_bytes)}>
     <h1 class="hidden-label">Tools</h1>
     <div class="toolbar">
       <${Select}
@@ -170,7 +179,7 @@ export function ToolsView({ meta, active, opened }) {
           <div class="pane-tools"><button type="button" class="quiet" aria-pressed=${String(editing)} onClick=${() => setEditing(!editing)}><${Icon} name=${editing ? "check" : "edit"} />${editing ? "Done" : "Edit"}</button></div>
         </header>
         ${editing || !audit || fault
-          ? html`<${Editor} label="Tools document" value=${state.input} onInput=${(/** @type {string} */ input) => change({ input })} placeholder="Paste tools: of any wire, a list of an MCP server, or a request with tools." autofocus=${editing} />`
+          ? html`<${Editor} label="Tools document" value=${state.input} onInput=${edit} placeholder="Paste tools: of any wire, a list of an MCP server, or a request with tools." autofocus=${editing} />`
           : html`<${Viewer} doc=${doc} label="Tools document" marks=${marks} target=${target} onPick=${(/** @type {number} */ at) => {
               const found = audit.tools.findIndex((each) => each.at && each.at[0] <= at && at < each.at[1]);
               if (found >= 0) setCell({ ...cell, tool: found });
@@ -299,11 +308,11 @@ function Matrix({ audit, titles, cell, onCell }) {
           role="gridcell"
           tabindex=${now || (!inSight && tool === start && index === 0) ? 0 : -1}
           aria-selected=${String(now)}
-          aria-label=${`${name}, ${provider.name}: ${found ? plural(found.count, found.worst) : "no findings"}${cost === undefined ? "" : `, ${plural(cost, "token")}`}`}
+          data-cell=${`${name}/${provider.name}`}
           onClick=${() => onCell({ tool, provider: index })}
         >
-          ${found ? html`<span class=${cx("badge", found.worst)}>${found.count}</span>` : html`<${Icon} name="check" />`}
-          <span class="tokens">${cost === undefined ? "" : count(cost)}</span>
+          ${found ? html`<span class=${cx("badge", found.worst)}>${found.count}<span class="hidden-label"> ${found.count === 1 ? "finding" : "findings"}, worst: ${found.worst}</span></span>` : html`<${Icon} name="check" /><span class="hidden-label">no findings</span>`}
+          ${cost === undefined ? null : html`<span class="tokens">${count(cost)}<span class="hidden-label"> tokens</span></span>`}
         </span>`;
       })}
     </div>`);
@@ -321,7 +330,7 @@ function Matrix({ audit, titles, cell, onCell }) {
   >
     <div class="matrix-row matrix-head" role="row" aria-rowindex="1">
       <span role="columnheader" class="matrix-name">Tool</span>
-      ${audit.providers.map((provider, index) => html`<span key=${provider.name} role="columnheader" class="matrix-cell" title=${titles[provider.wire] ?? provider.wire}><span class="provider-name">${titles[provider.name] ?? provider.name}</span><span class="tokens">${count(provider.tokens)} tok${shared[index] ? html` <span class="badge warning" title="findings for the whole list">${shared[index]}</span>` : null}</span></span>`)}
+      ${audit.providers.map((provider, index) => html`<span key=${provider.name} role="columnheader" class="matrix-cell" title=${titles[provider.wire] ?? provider.wire}><span class="provider-name">${provider.name}</span><span class="tokens">${count(provider.tokens)} tok${shared[index] ? html` <span class="badge warning" title="findings for the whole list">${shared[index]}</span>` : null}</span></span>`)}
     </div>
     <div class="matrix-body" role="rowgroup" style=${{ height: `${audit.tools.length * HEIGHT}px` }}><div role="presentation" style=${{ transform: `translateY(${start * HEIGHT}px)` }}>${rows}</div></div>
   </div>`;

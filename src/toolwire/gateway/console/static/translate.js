@@ -3,6 +3,8 @@
 import { html, cx, count, announce, copyText, useState, useEffect, useMemo, useRef, Icon, Choice, Switch, Select, Problem, Editor, Dialog, dropTarget, useSettled } from "./core.js";
 import { ask, faultOf } from "./api.js";
 import { Comparison } from "./comparison.js";
+import { layout } from "./lines.js";
+import { Viewer } from "./viewer.js";
 
 /** @typedef {import("./api.js").Meta} Meta */
 /** @typedef {import("./api.js").Translation} Translation */
@@ -10,18 +12,21 @@ import { Comparison } from "./comparison.js";
 
 const LARGE = 400_000; // characters: above it, each translation is its own request, so that the first appears early
 
-/** @param {Meta} meta @returns {Record<string, string>} */
+/** What panes are called. A format's title describes it, so its name is shorter. @param {Meta} meta @returns {Record<string, string>} */
 export function titlesOf(meta) {
-  return Object.fromEntries([...meta.wires, ...meta.formats].map(({ name, title }) => [name, title]));
+  return Object.fromEntries([...meta.wires.map(({ name, title }) => [name, title]), ...meta.formats.map(({ name }) => [name, name])]);
 }
 
-/** The body of a translation request. @param {State} state @param {Meta} meta @param {string[]} targets */
+/** The body of a translation request. A sample that is unchanged has its own wire. @param {State} state @param {Meta} meta @param {string[]} targets */
 function requestOf(state, meta, targets) {
-  const isFormat = meta.formats.some(({ name }) => name === state.source);
+  const sample = meta.samples.find((candidate) => candidate.view === "translate" && candidate.input === state.input);
+  const source = state.source || sample?.format || sample?.wire;
+  const kind = state.kind || sample?.kind;
+  const isFormat = meta.formats.some(({ name }) => name === source);
   return {
     input: state.input,
-    ...(state.source && { [isFormat ? "format" : "source"]: state.source }),
-    ...(state.kind && !isFormat && { kind: state.kind }),
+    ...(source && { [isFormat ? "format" : "source"]: source }),
+    ...(kind && !isFormat && { kind }),
     strict: state.strict,
     targets,
   };
@@ -40,11 +45,12 @@ function joined(parts) {
 /** @param {{ meta: Meta, active: boolean, opened: { state: Partial<State>, serial: number } | null, onOpen: (view: string, input: string) => void }} props */
 export function TranslateView({ meta, active, opened, onOpen }) {
   const samples = meta.samples.filter((sample) => sample.view === "translate");
-  const first = meta.file ? { input: meta.file.text } : { input: samples[0]?.input ?? "", source: samples[0]?.wire ?? "", kind: samples[0]?.kind ?? "" };
+  const first = meta.file ? { input: meta.file.text } : { input: samples[0]?.input ?? "" };
   const [state, setState] = useState(/** @type {State} */ ({ source: "", kind: "", strict: false, family: "wires", ...first, ...opened?.state }));
   const [answer, setAnswer] = useState(/** @type {Translation | null} */ (null));
   const [fault, setFault] = useState(/** @type {import("./api.js").Fault | null} */ (null));
   const [busy, setBusy] = useState(false);
+  const [done, setDone] = useState(/** @type {State | null} */ (null)); // the state that is shown
   const [editing, setEditing] = useState(false);
   const [sharing, setSharing] = useState(false);
   const [file, setFile] = useState(meta.file?.name ?? "");
@@ -66,6 +72,7 @@ export function TranslateView({ meta, active, opened, onOpen }) {
       if (!settled.input.trim()) {
         setAnswer(null);
         setFault(null);
+        setDone(settled);
         return;
       }
       setBusy(true);
@@ -87,7 +94,10 @@ export function TranslateView({ meta, active, opened, onOpen }) {
           setAnswer(null);
         }
       } finally {
-        if (!control.signal.aborted) setBusy(false);
+        if (!control.signal.aborted) {
+          setBusy(false);
+          setDone(settled);
+        }
       }
     };
     run();
@@ -95,6 +105,10 @@ export function TranslateView({ meta, active, opened, onOpen }) {
   }, [settled]);
 
   const change = (/** @type {Partial<State>} */ part) => setState((old) => ({ ...old, ...part }));
+  const edit = (/** @type {string} */ input) => {
+    setEditing(true); // also if an error opened the editor: it stays open when the text becomes right
+    change({ input });
+  };
   const take = (/** @type {string} */ input, /** @type {string} */ name) => {
     const shared = input.length < 1_000_000 ? /#\/translate\?s=([\w-]+)\s*$/.exec(input) : null;
     if (shared) {
@@ -136,15 +150,16 @@ export function TranslateView({ meta, active, opened, onOpen }) {
   };
 
   const sample = samples.find((candidate) => candidate.input === state.input);
-  const names = [{ value: "", label: "Detect" }, ...meta.wires.map(({ name, title }) => ({ value: name, label: title })), ...meta.formats.map(({ name, title }) => ({ value: name, label: `${title} (text)` }))];
+  const names = [{ value: "", label: "Detect" }, ...meta.wires.map(({ name, title }) => ({ value: name, label: title })), ...meta.formats.map(({ name }) => ({ value: name, label: `${name} (text)` }))];
   const head = html`<div class="pane-tools">
     ${answer?.source.kind === "stream" && !editing ? html`<button type="button" class="quiet" onClick=${() => onOpen("streams", state.input)}>Step through</button>` : null}
     <button type="button" class="quiet" aria-pressed=${String(editing)} onClick=${() => setEditing(!editing)}><${Icon} name=${editing ? "check" : "edit"} />${editing ? "Done" : "Edit"}</button>
   </div>`;
-  const editor = html`<${Editor} label="Source to translate" value=${state.input} onInput=${(/** @type {string} */ input) => change({ input })} placeholder="Paste or drop a tool, a request, an answer, an error or a stream." autofocus=${editing} />`;
+  const editor = html`<${Editor} label="Source to translate" value=${state.input} onInput=${edit} placeholder="Paste or drop a tool, a request, an answer, an error or a stream." autofocus=${editing} />`;
   const place = fault?.at ?? null;
+  const waiting = useMemo(() => layout(answer || fault || editing ? "" : state.input), [answer, fault, editing, state.input]);
 
-  return html`<div class="view translate" ...${dropTarget(take, meta.limits.body_bytes)}>
+  return html`<div class="view translate" aria-busy=${String(done !== state)} ...${dropTarget(take, meta.limits.body_bytes)}>
     <h1 class="hidden-label">Translate</h1>
     <div class="toolbar">
       <${Select}
@@ -155,7 +170,7 @@ export function TranslateView({ meta, active, opened, onOpen }) {
           if (!next) return;
           setFile("");
           setEditing(false);
-          change({ input: next.input, source: next.format ?? next.wire ?? "", kind: next.format ? "" : (next.kind ?? "") });
+          change({ input: next.input, source: "", kind: "" });
         }}
         options=${[...(sample ? [] : [{ value: "", label: file || "your text" }]), ...samples.map(({ id, title }) => ({ value: id, label: title }))]}
       />
@@ -183,7 +198,7 @@ export function TranslateView({ meta, active, opened, onOpen }) {
       : html`<div class="comparison">
           <section class="pane source" aria-label="Source">
             <header><div class="pane-title"><h2>Source</h2><p class="sub">${fault ? "not understood" : state.input ? "…" : "empty"}</p></div></header>
-            ${editor}
+            ${fault || editing || !state.input ? editor : html`<${Viewer} doc=${waiting} label="Source" />`}
           </section>
           <div class="targets">
             ${fault

@@ -229,6 +229,7 @@ function renderRow(doc, rows, row, marks, active, id) {
     class=${cx("row", ...bands.map((name) => `band-${name.split(" ")[0]}`), active >= 0 && "cursor")}
     role="option"
     aria-selected=${String(active >= 0)}
+    aria-label=${tokens.some((token) => token.text.trim()) ? null : "empty line"}
   >
     <span class=${cx("sign", sign)} aria-hidden="true"></span>${tokens.map((token) => {
       if (token.from >= 0) piece += 1;
