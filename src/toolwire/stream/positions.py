@@ -85,10 +85,17 @@ def _visit_object(text: str, position: int, node: _Trie, found: dict[str, TextPl
 
 
 def _visit_array(text: str, position: int, node: _Trie, found: dict[str, TextPlace]) -> int:
-    position, index = _skip_blank(text, position), 0
+    """Visit the items up to the last one that a pointer leads into, and skip the others together."""
+    position, index, left = _skip_blank(text, position), 0, len(node) - (_HERE in node)
     while text[position] != "]":
+        if not left:
+            return _skip_container(text, position)
         wanted = node.get(f"+{index}")
-        position = _skip_value(text, position) if wanted is None else _visit(text, position, position, wanted, found)
+        if wanted is None:
+            position = _skip_value(text, position)
+        else:
+            left -= 1
+            position = _visit(text, position, position, wanted, found)
         position, index = _next_item(text, position), index + 1
     return position + 1
 
@@ -118,13 +125,17 @@ def _skip_value(text: str, position: int) -> int:
         return _end(_string(text, position))
     if first not in "{[":
         return _end(_scalar(text, position))
-    depth = 0
-    while True:
+    return _skip_container(text, position + 1)
+
+
+def _skip_container(text: str, position: int) -> int:
+    """Return the end of the container that is open at `position`."""
+    depth = 1
+    while depth:
         position = _end(_flat(text, position))
         depth += 1 if text[position] in "{[" else -1
         position += 1
-        if not depth:
-            return position
+    return position
 
 
 def _end(match: re.Match[str] | None) -> int:
