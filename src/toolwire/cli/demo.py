@@ -34,9 +34,12 @@ def add_to(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Show the features one after the other. Return 1 if any figure is not as expected."""
     if arguments.serve:
+        from .console import console_in_thread
         from .serve.demo_gateway import serve_and_ask
 
-        return asyncio.run(serve_and_ask())
+        with console_in_thread() as address:
+            print(f"every format side by side in the console: {paint(address, 'green')}\n", flush=True)
+            return asyncio.run(serve_and_ask())
     print(paint("toolwire demo", "bold"), "· offline, no key, nothing leaves this machine\n")
     healthy = _show_function() & _show_stream(Random(arguments.seed)) & _show_turn()
     print("next:  toolwire doctor     toolwire formats     toolwire chat     toolwire demo --serve")
