@@ -11,7 +11,6 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-
 from console_pages import SAFETY, VIEWS
 
 ROOT = Path(__file__).parents[3]

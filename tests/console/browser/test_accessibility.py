@@ -3,9 +3,8 @@
 import json
 
 import pytest
-from playwright.sync_api import expect
-
 from console_pages import IMAGE_REQUEST, MODEL_TEXT, VIEWS, show
+from playwright.sync_api import expect
 
 SIZES = {"desktop": (1440, 900), "phone": (390, 844)}
 

@@ -3,10 +3,10 @@
 import gzip
 import json
 
+from console_pages import count_nodes
 from playwright.sync_api import expect
 
 from conftest import ROOT
-from console_pages import count_nodes
 
 STATIC = ROOT / "src/toolwire/gateway/console/static"
 NODES = 3000  # elements of the page, whatever is shown

@@ -3,9 +3,8 @@
 import json
 import re
 
-from playwright.sync_api import expect
-
 from console_pages import MODEL_TEXT, put, show
+from playwright.sync_api import expect
 
 
 def open_text(open_page, text=MODEL_TEXT):

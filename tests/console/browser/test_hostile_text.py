@@ -7,10 +7,10 @@ import subprocess
 import sys
 
 import pytest
+from console_pages import IMAGE_REQUEST, chat_stream, put, show, wait_for_clipboard
 from playwright.sync_api import expect
 
 from conftest import ROOT
-from console_pages import IMAGE_REQUEST, chat_stream, put, show, wait_for_clipboard
 
 MARK = "globalThis.pwned=1"
 HOSTILE = [

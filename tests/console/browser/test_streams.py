@@ -2,9 +2,8 @@
 
 import re
 
-from playwright.sync_api import expect
-
 from console_pages import STREAM, chat_stream, put, show, wait_until_shown
+from playwright.sync_api import expect
 
 
 def open_stream(open_page, text=STREAM, **options):

@@ -3,9 +3,8 @@
 import json
 import re
 
-from playwright.sync_api import expect
-
 from console_pages import IMAGE_REQUEST, STREAM, put, show
+from playwright.sync_api import expect
 
 
 def test_find_why_a_call_lost_its_image(open_page):

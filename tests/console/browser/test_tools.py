@@ -3,9 +3,8 @@
 import json
 import re
 
-from playwright.sync_api import expect
-
 from console_pages import put, show
+from playwright.sync_api import expect
 
 PLAIN = {
     "name": "get_map",

@@ -3,9 +3,8 @@
 import json
 import re
 
-from playwright.sync_api import expect
-
 from console_pages import IMAGE_REQUEST, put, show, wait_for_clipboard
+from playwright.sync_api import expect
 
 TOOL = {
     "name": "lookup",
