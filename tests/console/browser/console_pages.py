@@ -2,7 +2,7 @@
 
 import json
 
-SAFETY = 15_000
+SAFETY = 90_000  # milliseconds until a condition that never becomes true fails a test
 VIEWS = {"translate": "Translate", "streams": "Streams", "formats": "Text formats", "tools": "Tools"}
 
 IMAGE_REQUEST = {

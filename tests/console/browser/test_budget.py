@@ -95,7 +95,7 @@ def test_five_thousand_tools_keep_few_elements(open_page, tmp_path):
     page.get_by_role("gridcell").first.focus()
     page.keyboard.press("End")
     expect(page.locator(".matrix-name", has_text="tool_4999")).to_be_visible()
-    expect(page.get_by_label("Lowered for", exact=False)).to_contain_text("tool_4999")
+    expect(page.get_by_label("Lowered for", exact=False)).to_contain_text("properties")
     assert count_nodes(page) <= NODES
 
 

@@ -298,7 +298,7 @@ def test_copied_typescript_runs_nothing_and_sends_the_request(programs, tmp_path
     compiled.write_text(shim + compiled.read_text(encoding="utf-8"), encoding="utf-8")
     node = shutil.which("node")
     done = run([node, compiled], tmp_path, env={**os.environ, "OPENAI_API_KEY": "secret"})
-    sent = [line for line in done.stdout.splitlines() if line.startswith("SENT")]
+    sent = [line for line in done.stdout.split("\n") if line.startswith("SENT")]
     assert sent, done.stdout + done.stderr
     assert json.loads(sent[0][4:]) == programs["json"]
     assert not (tmp_path / "PWNED").exists()

@@ -22,13 +22,23 @@ const INDENT = 2;
 const DEEPEST = 24; // deeper levels share one indentation, or their text would leave the pane
 
 const SPACE = /[ \t\n\r]*/y;
-const STRING = /"(?:[^"\\]|\\[^])*"/y;
 const SCALAR = /-?[0-9][0-9.eE+-]*|true|false|null/y;
 
 /** @param {RegExp} pattern @param {string} text @param {number} at */
 function match(pattern, text, at) {
   pattern.lastIndex = at;
   return pattern.test(text) ? pattern.lastIndex : -1;
+}
+
+/** The end of a string, or -1. A regular expression exhausts the stack on a string of ten megabytes. @param {string} text @param {number} at */
+function stringEnd(text, at) {
+  if (text[at] !== '"') return -1;
+  for (let quote = text.indexOf('"', at + 1); quote >= 0; quote = text.indexOf('"', quote + 1)) {
+    let slash = quote;
+    while (text[slash - 1] === "\\") slash -= 1;
+    if ((quote - slash) % 2 === 0) return quote + 1;
+  }
+  return -1;
 }
 
 /** @param {number[]} list @param {number} index */
@@ -72,7 +82,7 @@ export function layoutJson(text) {
   };
 
   const readKey = () => {
-    const stop = match(STRING, text, at);
+    const stop = stringEnd(text, at);
     if (stop < 0) return false;
     keyAt = at;
     keyEnd = stop;
@@ -95,7 +105,7 @@ export function layoutJson(text) {
       addLine(at, next + 1);
       at = next + 1;
     } else {
-      const stop = bracket === '"' ? match(STRING, text, at) : match(SCALAR, text, at);
+      const stop = bracket === '"' ? stringEnd(text, at) : match(SCALAR, text, at);
       if (stop < 0) return null;
       addLine(at, stop);
       at = stop;
@@ -184,7 +194,8 @@ export function layout(text) {
 }
 
 const FIELD = /^(?:data|event|id|retry|):(?: ?)/;
-const JSON_TOKEN = /"(?:[^"\\]|\\.)*"(\s*:)?|-?\d[\d.eE+-]*|\b(?:true|false|null)\b/g;
+const LONG_EVENT = 200_000; // characters of a line that is coloured; the stack of the expression below is limited
+const JSON_TOKEN = /"[^"\\]*(?:\\.[^"\\]*)*"(\s*:)?|-?\d[\d.eE+-]*|\b(?:true|false|null)\b/g;
 
 /** @param {string} text @param {number} base @returns {Token[]} */
 function fieldTokens(text, base) {
@@ -194,7 +205,7 @@ function fieldTokens(text, base) {
   };
   let at = FIELD.exec(text)?.[0].length ?? 0;
   add(0, at, "field");
-  if (text[at] !== "{" && text[at] !== "[") {
+  if ((text[at] !== "{" && text[at] !== "[") || text.length > LONG_EVENT) {
     add(at, text.length, "text");
     return tokens;
   }

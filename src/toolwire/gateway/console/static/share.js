@@ -52,9 +52,9 @@ const REPLACEMENT = "[redacted]";
 
 // Names of JSON members, headers and query parameters whose value is a secret.
 const SECRET = "authorization|proxy-authorization|(?:x-)?api[-_ ]?key|x-goog-api-key|x-amz-security-token|(?:access|refresh|id|auth|session|bearer|secret|security)[-_]?token|token|client[-_]?secret|secret(?:[-_]?(?:key|access[-_]?key))?|private[-_]?key|password|passwd|credential|(?:set-)?cookie|signature";
-const MEMBER = new RegExp(`("(?:${SECRET})"\\s*:\\s*)"((?:[^"\\\\]|\\\\[^])*)"`, "gi");
+const MEMBER = new RegExp(`("(?:${SECRET})"\\s*:\\s*)"([^"\\\\]*(?:\\\\[^][^"\\\\]*)*)"`, "gi");
 const HEADERS = /("(?:[\w-]*headers|env)"\s*:\s*)\{([^{}]*)\}/gi;
-const HEADER_VALUE = /("(?:[^"\\]|\\[^])*"\s*:\s*)"(?:[^"\\]|\\[^])*"/g;
+const HEADER_VALUE = /("[^"\\]*(?:\\[^][^"\\]*)*"\s*:\s*)"[^"\\]*(?:\\[^][^"\\]*)*"/g;
 const LINE = new RegExp(`^([ \\t]*(?:-H\\s*)?['"]?(?:${SECRET})['"]?\\s*[:=]\\s*)(?!["'{\\[])(\\S[^\\n"']*)`, "gim");
 const QUERY = new RegExp(`([?&](?:${SECRET}|key|sig)=)[^&\\s"'#\\\\]+`, "gi");
 const USER = /(\b[a-z][a-z0-9+.-]*:\/\/)[^\s/@"'\\]+@/gi;

@@ -76,6 +76,7 @@ export function TranslateView({ meta, active, opened, onOpen }) {
         return;
       }
       setBusy(true);
+      if (settled.input.length > LARGE) setAnswer(null); // it takes seconds: show the new source meanwhile
       try {
         if (settled.input.length <= LARGE) {
           setAnswer(await translate(settled.family === "all" ? ["wires", "formats"] : [settled.family]));
@@ -246,6 +247,7 @@ function ShareDialog({ state, onClose }) {
   useEffect(() => {
     import("./share.js")
       .then(async ({ redact, encodeState, LONGEST_LINK }) => {
+        if (state.input.length > 20 * LONGEST_LINK) return setProblem("The document is too long for a link. Share the document itself."); // it compresses at most about twenty times
         const { text, removed: names } = redact(state.input);
         const url = `${location.origin}${location.pathname}#/translate?s=${await encodeState({ ...state, input: text })}`;
         setRemoved(names);

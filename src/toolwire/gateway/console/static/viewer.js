@@ -24,6 +24,7 @@ function visible(text) {
   if (!INVISIBLE.test(text)) return text;
   const parts = [];
   let at = 0;
+  INVISIBLE.lastIndex = 0; // `matchAll` begins there
   for (const found of text.matchAll(INVISIBLE)) {
     if (found.index > at) parts.push(text.slice(at, found.index));
     const code = /** @type {number} */ (found[0].codePointAt(0)).toString(16).toUpperCase().padStart(4, "0");
