@@ -14,7 +14,7 @@ import { FileButton, titlesOf } from "./translate.js";
 /** @typedef {import("./viewer.js").Mark} Mark */
 /** @typedef {{ key: number | string, name: string, arguments: string, state: string }} Call */
 /** @typedef {{ at: [number, number], text: string, events: { type: string, value: unknown }[], calls: Call[], targets: Record<string, string> }} Step */
-/** @typedef {{ source: string, bytes: number, boundaries: [number, number][], steps: Step[], end: { state: string, message: string | null, at: number | null, step: number | null, open: string[] }, targets: Record<string, { losses: import("./api.js").Loss[], error: import("./api.js").Fault | null }>, left_out: number }} Steps */
+/** @typedef {{ source: string, bytes: number, boundaries: [number, number][], steps: Step[], end: { state: string, message: string | null, at: number | null, step: number | null, open: string[] }, targets: Record<string, { losses: import("./api.js").Loss[], error: string | null }>, left_out: number }} Steps */
 /** @typedef {{ input: string, source: string, chunks: string, every: number, end: number | null }} State */
 
 /** Relate characters (UTF-16) and bytes (UTF-8) of a text. @param {string} text */
@@ -195,7 +195,7 @@ function Stepper({ answer, input, index, onMove, cut, onCut, target, onTarget, t
     if (map.charOf(to) < input.length) found.push({ from: map.charOf(to), to: input.length + 1, mark: "future" });
     if (end.at !== null && end.state !== "complete") {
       const place = Math.min(map.charOf(end.at), Math.max(0, input.length - 1));
-      found.push({ from: place, to: place + 1, mark: "cut-here", title: end.message ?? "" });
+      found.push({ from: place, to: place + 1, mark: end.at >= map.bytes ? "cut-after" : "cut-here", title: end.message ?? "" });
     }
     return found;
   }, [answer, index, map]);
@@ -262,7 +262,7 @@ function Stepper({ answer, input, index, onMove, cut, onCut, target, onTarget, t
         <header>
           <${Choice} tabs class="columns-choice" label="Translated stream" value=${current} onChange=${onTarget} options=${names.map((name) => ({ value: name, label: titles[name] ?? name }))} />
         </header>
-        ${outcome?.error ? html`<${Problem} error=${outcome.error} />` : null}
+        ${outcome?.error && outcome.error !== end.message ? html`<${Problem} error=${{ message: outcome.error }} />` : null}
         ${sent.text
           ? html`<${Viewer} doc=${sent.doc} label=${`Sent so far: ${titles[current] ?? current}`} marks=${[{ from: sent.at, to: sent.text.length, mark: "lit" }]} target=${sentPlace} />`
           : html`<div class="empty"><p>Nothing to send yet.</p></div>`}
