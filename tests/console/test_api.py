@@ -4,14 +4,16 @@ import asyncio
 import gzip
 import json
 import threading
+import webbrowser
 from hashlib import sha256
+from pathlib import Path
 
 import httpx
 import jsonschema_rs
 import pytest
 
 from tables import every_case
-from toolwire.cli.console import bind_console, console_address, console_in_thread
+from toolwire.cli.console import _browser, bind_console, console_address, console_in_thread
 from toolwire.cli.mcp.http import serve_listener
 from toolwire.gateway.console import app as app_module
 from toolwire.gateway.console.api import MAX_BODY, OPERATIONS, check_file, openapi_bytes
@@ -374,6 +376,23 @@ def test_console_serves_on_a_socket():
             return answer
 
         assert asyncio.run(serve()).status_code == 200
+
+
+def test_browser_gets_the_address_from_a_private_file(monkeypatch):
+    """The arguments of a process are readable by other users."""
+    opened = []
+
+    def open_page(url):
+        path = Path(url.removeprefix("file://"))
+        opened.append((path, path.read_text(encoding="utf-8"), path.stat().st_mode & 0o777))
+        return True
+
+    monkeypatch.setattr(webbrowser, "open", open_page)
+    with _browser("http://127.0.0.1:1/#token=x&open=file"):
+        ((path, text, mode),) = opened
+        assert 'url=http://127.0.0.1:1/#token=x&amp;open=file"' in text
+        assert "token" not in str(path) and mode == 0o600
+    assert not path.exists()
 
 
 def test_console_in_a_thread_ends_with_its_block():

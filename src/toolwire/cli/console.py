@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-import secrets
 import sys
-import tempfile
-import webbrowser
 from contextlib import contextmanager
 from html import escape
 from pathlib import Path
@@ -55,6 +52,8 @@ def add_to(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve the console until a signal stops it; raise `ConfigError` for an address that is not on this machine."""
+    import secrets
+
     from ..gateway.console.api import check_file
     from ..gateway.console.app import Console
     from .mcp.http import require_uvicorn, run_server, serve_listener
@@ -77,6 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
 def console_in_thread() -> Iterator[str]:
     """Serve a console in a thread while the block runs, and return its address."""
     import asyncio
+    import secrets
     import threading
 
     from ..gateway.console.app import Console
@@ -134,6 +134,9 @@ def _browser(address: str) -> Iterator[None]:
     if not address:
         yield
         return
+    import tempfile
+    import webbrowser
+
     handle, name = tempfile.mkstemp(prefix="toolwire-console-", suffix=".html")  # readable by its owner only
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
