@@ -295,14 +295,6 @@ def test_parse_rejects_empty_input(tmp_path, capsys):
     assert "the input is empty" in capsys.readouterr().err
 
 
-def test_demo_reports_no_failures(capsys):
-    assert main(["demo", "--seed", "1"]) == 0
-    out = capsys.readouterr().out
-    assert "✗" not in out
-    assert out.count("1,000/1,000") == 5
-    assert out.count("2/2 results matched, 2/2 calls back") == 20
-
-
 class _Terminal(io.StringIO):
     def isatty(self):
         return True

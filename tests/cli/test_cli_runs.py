@@ -176,6 +176,8 @@ def test_list_is_filtered_by_status(folder, capsys, store):
     assert "\x1b" not in capsys.readouterr().out
     assert main(["runs", "show", "aa", "--store", str(folder / "runs.db")]) == 2
     assert "several runs begin with 'aa'" in capsys.readouterr().err
+    with closing(open_store(str(folder / "empty.db"))) as store:
+        assert not store.runs.list()
     assert main(["runs", "list", "--store", str(folder / "empty.db")]) == 0
     assert capsys.readouterr().out == "no stored runs\n"
 
@@ -344,7 +346,7 @@ def test_vacuum_of_another_store_is_refused_before_anything_is_deleted(monkeypat
     store = open_store("memory:")
     monkeypatch.setattr(store, "close", lambda: None)  # the command closes it
     store.runs.append(StoredRun("over", "done"), (), 0, ttl=-1.0)
-    monkeypatch.setattr("toolwire.cli.agent.runs.open_store_at", lambda address: store)
+    monkeypatch.setattr("toolwire.cli.agent.runs.open_store_at", lambda address, **_: store)
     assert main(["runs", "sweep", "--vacuum", "--store", "memory:"]) == 2
     assert "--vacuum is for SQLite files" in capsys.readouterr().err
     assert store.sweep() == 1
@@ -366,3 +368,17 @@ def test_stored_run_is_shown_and_replayed_from_its_events(toolwire, folder, wait
     code, out, err = toolwire("trace", "replay", waiting, "--tools", "tools.py")
     assert code == 0, out + err
     assert sent(folder) == ["ann"], "a replay uses the recorded results"
+
+
+@pytest.mark.finding("NU3")
+@pytest.mark.parametrize(
+    "command", [["runs", "list"], ["runs", "show", "r1"], ["run", "--list"], ["trace", "show", "r1"]], ids=" ".join
+)
+def test_reading_a_store_that_does_not_exist_creates_no_file(command, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    assert main([*command, "--store", "nope.db"]) == 2
+    assert "there is no store nope.db" in capsys.readouterr().err
+    if command[0] != "trace":
+        main(command)  # the default store
+    assert list(tmp_path.iterdir()) == []

@@ -60,7 +60,8 @@ def test_model_of_the_own_family_is_preferred():
 )
 def test_agents_without_a_usable_model_are_not_suggested(configured):
     commands = client_commands(URL, list_models(configured))
-    assert [line.split()[0] for line in commands] == ["openai", "ollama"]
+    assert [line.split()[0] for line in commands] == ["openai", "anthropic", "google", "ollama"]
+    assert "Read a.txt" not in "".join(commands)
 
 
 def test_pattern_for_all_names_needs_no_model_in_the_command():
@@ -130,3 +131,11 @@ def test_unreachable_gateway_is_reported(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert run_client(tmp_path, "gemini") == 0
     assert "cannot reach http://127.0.0.1:9" in capsys.readouterr().err
+
+
+@pytest.mark.finding("NU7")
+def test_every_protocol_is_offered_if_no_coding_agent_can_use_a_model():
+    lines = client_commands(URL, list_models(settings({"small": {"model": "smollm2"}}, "local")))
+    assert [line.split()[0] for line in lines] == ["openai", "anthropic", "google", "ollama"]
+    assert f"ANTHROPIC_BASE_URL={URL} ANTHROPIC_API_KEY=local" in lines[1]
+    assert f"GOOGLE_GEMINI_BASE_URL={URL} GEMINI_API_KEY=local" in lines[2]

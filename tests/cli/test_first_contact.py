@@ -72,7 +72,7 @@ def test_toolwire_alone_prints_help(capsys):
         (["mcp", "inspct"], "unknown command 'inspct' (did you mean inspect?)"),
         (["runs", "aprove"], "did you mean approve?"),
         (["completion", "bsh"], "did you mean bash?"),
-        (["xyzzy"], "use one of demo, run"),
+        (["xyzzy"], "use one of demo, with"),
         (["serve", "chek"], "unknown command 'chek' (did you mean check?)"),
         (["trace", "shw"], "unknown command 'shw' (did you mean show?)"),
     ],

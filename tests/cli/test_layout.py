@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tables import every_case
 from toolwire.cli.terminal.layout import lay_out, text_width, wrap_text
 from toolwire.cli.terminal.options import _wrap_example
-from toolwire.cli.terminal.output import print_note, terminal_width
+from toolwire.cli.terminal.output import print_note, terminal_width, text_lines
 from work_counter import count_work
 
 HEADERS = ("model", "wire", "key", "variable")
@@ -173,3 +173,19 @@ def test_explanation_of_a_wide_example_has_its_own_line():
         "      'Which city is it?' | jq \\",
         "      'select(.a == 1)'",
     ]
+
+
+def test_text_of_several_lines_wraps_below_its_own_indentation(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    monkeypatch.setenv("COLUMNS", "20")
+    text = "one two three four five\n  six seven eight nine\x1b"
+    assert text_lines(text, " ", Terminal()) == [
+        " one two three four",
+        " five",
+        "   six seven eight",
+        "   nine\\x1b",
+    ]
+    assert text_lines(text, stream=io.StringIO()) == ["one two three four five", "  six seven eight nine\\x1b"]

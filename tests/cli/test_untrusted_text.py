@@ -4,9 +4,11 @@ import io
 import json
 import logging
 import sys
+from random import Random
 
 import pytest
 
+from toolwire.cli.demo_details import show_details
 from toolwire.cli.main import main
 from toolwire.cli.terminal.output import LogFormatter, columns, neutralise_default_log, table
 
@@ -72,12 +74,12 @@ class _Terminal(io.StringIO):
 
 
 @pytest.mark.finding("U1")
-def test_demo_colours_check_marks_on_a_terminal(monkeypatch):
+def test_details_of_the_demo_have_coloured_marks_on_a_terminal(monkeypatch):
     screen = _Terminal()
     monkeypatch.setattr(sys, "stdout", screen)
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setattr("toolwire.testing.random_chunks", lambda data, *_: [data])  # the cuts take seconds
-    assert main(["demo", "--seed", "1"]) == 0
+    assert show_details(Random(1))
     assert "  \x1b[32m✓\x1b[0m anthropic" in screen.getvalue()
     assert "\\x1b" not in screen.getvalue()
 

@@ -163,7 +163,6 @@ def test_gateway_needs_the_variable_of_the_credential(document):
         (["mcp", "serve", "{tools}", "--api-url", "https://x.example"], "--api-url needs an OpenAPI document"),
         (["mcp", "serve", "{other}", "--api-url", "https://x.example"], "--api-url needs an OpenAPI document"),
         (["run", "x", "-m", "openai/x", "--api-url", "https://x.example"], "add -t FILE"),
-        (["run", "x", "-t", "{document}"], "a model (-m) is missing"),
         (["run", "", "-m", "openai/x", "-t", "{document}"], "the prompt is empty"),
     ],
 )

@@ -108,6 +108,9 @@ def test_unknown_parameter_is_refused_with_the_known_ones():
 
     text = refused(ToolCall("1", "pay", {"amount": 1, "to": "x", "note": "y"}), "invalid_arguments")
     assert "pay has no parameter note; it has amount, to." in text
+    text = refused(ToolCall("1", "pay", {"sum": 1, "to": "x"}), "invalid_arguments")
+    assert "- pay does not declare sum; it declares amount, to\n" in text, "also if a required one is missing"
+    assert "'amount' is missing" in text
     result = pass_gates(Pending(ToolCall("1", "ping", {"host": "x"}), Toolbox(ping)), GATES)
     assert "ping has no parameter host; it has none." in result.text
 

@@ -496,9 +496,14 @@ FINDINGS_2 = {
     "NU2": Entry(
         "hints install extras from where toolwire was installed; no hint or page installs toolwire from an index"
     ),
+    "NU3": Entry("a command that reads a store creates no file; `do` with the local model only proposes"),
     "NU4": Entry("a missing base_url names trust_servers, or --api-url, if the document has servers"),
     "NU5": Entry("errors list the paths and models of the gateway; no message refers to a file of the repository"),
     "NU6": Entry("streams have partial argument values, and the documented accesses type-check"),
+    "NU7": Entry(
+        "model and settings have one spelling and default; typed text stays out of answers; wrong argument names are "
+        "reported beside missing ones; Agent names the right parameter; every protocol is offered at the start"
+    ),
     "NU9": Entry("settings have a JSON Schema, values a notebook display, and the gateway an OpenAPI document"),
     # text, repair, schemas, audit
     "TX1": Entry("safe repair prefers a declared property name to an undeclared one"),

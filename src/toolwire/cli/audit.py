@@ -18,7 +18,7 @@ from ..ir.terminal import count_of, neutralise_line
 from .sources.documents import ToolDocuments, parse_file, read_bytes
 from .sources.targets import defines_tools
 from .sources.tool_source import SOURCE_HELP, add_source_options, read_declared, source_kind
-from .terminal.options import add_command, add_list
+from .terminal.options import add_command, add_list, add_model
 from .terminal.output import json_text, print_note, table, terminal_width
 
 if TYPE_CHECKING:
@@ -140,9 +140,7 @@ def add_to(commands: Any) -> None:
     parser.add_argument("files", nargs="*", metavar="SOURCE", help=f"{SOURCE_HELP}; a folder of Python source")
     add_list(parser, "--body", metavar="FILE", help="check a request body for --provider")
     parser.add_argument("--provider", metavar="NAME", help="the provider that the --body is meant for")
-    parser.add_argument(
-        "--model", metavar="NAME", help="the model that the --body is meant for (the model of the body)"
-    )
+    add_model(parser, "the model that the --body is meant for (the model of the body)")
     parser.add_argument("--api-version", metavar="DATE", help="the API version that the --body is meant for")
     parser.add_argument("--format", choices=("table", "json", "sarif", "markdown", "html"), default="table")
     parser.add_argument("--json", action="store_const", const="json", dest="format", help="the same as --format json")

@@ -16,7 +16,7 @@ from ..ir.losses import Loss, LossError, require_lossless
 from ..ir.terminal import neutralise_json, neutralise_line
 from .sources.documents import read_bytes, replace_file
 from .sources.tool_source import SOURCE_HELP, add_source_options, read_declared, source_kind
-from .terminal.options import add_command, add_flag
+from .terminal.options import add_command, add_flag, add_model
 from .terminal.output import columns, json_text, paint, print_losses, print_note
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def add_to(commands: Any) -> None:
     parser.add_argument("--from", dest="source", metavar="WIRE", help="the wire of the input (detected)")
     parser.add_argument("--to", dest="target", metavar="WIRE", default="all", help="the target wire, or all")
     parser.add_argument("--kind", choices=_KINDS, help="the kind of the input (detected)")
-    parser.add_argument("--model", help="the model name for requests")
+    add_model(parser, "the model name for requests")
     add_flag(parser, "--strict", "print no result and exit with 1 if anything is lost")
     add_flag(parser, "--json", "one JSON document with results and losses")
     parser.add_argument(

@@ -1,38 +1,62 @@
-"""`toolwire demo`: show the main features offline, without a key, in a few seconds. All figures are measured live."""
+"""`toolwire demo`: three screens of 80 columns and 24 lines, offline, without a key. Everything is done live.
+
+1. A call in five formats: the losses are those of the translation, at their places.
+2. A stream that is cut at random a thousand times: each cutting is decoded, and the results are counted.
+3. A payment: a child process is killed between the charge and its record; this process resumes the run from the store.
+"""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import json
-import time
-from collections.abc import Callable
-from functools import partial
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from itertools import accumulate
+from pathlib import Path
 from random import Random
-from statistics import median
-from typing import Any, Literal
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 
-from ..ir import Message, Request, Response, Stop, Text, ToolCall, ToolResult, Usage, fold, unfold
+from ..ir import Request, Response, Stop, Text, ToolCall, ToolResult, fold, unfold
+from ..ir.errors import ToolwireError
+from ..ir.text import dumps
+from .terminal.input import read_key
+from .terminal.layout import wrap_text
 from .terminal.options import add_command, add_flag
-from .terminal.output import paint, table
+from .terminal.output import ProgressBar, clear_screen, paint, paragraph, table, terminal_width
+
+if TYPE_CHECKING:
+    from ..ir.losses import Loss
+    from ..net.agent.agent import Agent
+    from ..run.values.records import Store
 
 _HELP = """\
-Show the main features in a few seconds: offline, no key, nothing leaves this machine.
+Show three things in a few seconds: a call in five formats, a stream that is cut anywhere, a payment that survives kill -9.
+
+Offline, no key, nothing leaves this machine.
 
 examples:
-  toolwire demo --seed 7       reproducible random chunk boundaries
+  toolwire demo --all          with the details: every wire, all pairs of wires, figures
+  toolwire demo --seed 7       reproducible cuts
   toolwire demo --serve        a gateway with a small real model; with DEMO_ONCE=1 it exits after the requests
 """
+_WIDTH = 80  # columns; a screen is planned for the smallest usual terminal, 80 × 24
+_SCREENS = 3  # one message each
 
 
 def add_to(commands: Any) -> None:
-    parser = add_command(commands, "demo", "show the main features in a few seconds: offline, no key", _HELP, run)
-    parser.add_argument("--seed", type=int, help="seed of the random chunk boundaries")
+    parser = add_command(commands, "demo", "show three things in a few seconds: offline, no key", _HELP, run)
+    add_flag(parser, "--all", "also print the details: every wire, all pairs of wires, figures")
+    parser.add_argument("--seed", type=int, help="seed of the random cuts")
     add_flag(parser, "--serve", "ask a real model in this process through a gateway, in four protocols")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Show the features one after the other. Return 1 if any figure is not as expected."""
+    """Show the screens one after the other; a terminal waits for a key between them. Return 1 if a result is wrong."""
     if arguments.serve:
         from .console import console_in_thread
         from .serve.demo_gateway import serve_and_ask
@@ -40,157 +64,311 @@ def run(arguments: argparse.Namespace) -> int:
         with console_in_thread() as address:
             print(f"every format side by side in the console: {paint(address, 'green')}\n", flush=True)
             return asyncio.run(serve_and_ask())
-    print(paint("toolwire demo", "bold"), "· offline, no key, nothing leaves this machine\n")
-    healthy = _show_function() & _show_stream(Random(arguments.seed)) & _show_turn()
-    print("next:  toolwire doctor     toolwire formats     toolwire chat     toolwire demo --serve")
+    random = Random(arguments.seed)
+    screens: list[Callable[[], tuple[list[str], bool]]] = [
+        _call_screen,
+        lambda: _stream_screen(random),
+        _payment_screen,
+    ]
+    waits = sys.stdin.isatty() and sys.stdout.isatty()
+    healthy = True
+    for number, screen in enumerate(screens, 1):
+        lines, is_right = screen()
+        healthy &= is_right
+        if waits:
+            clear_screen()
+        print("\n".join(lines), end="\n" if waits else "\n\n")
+        if waits and number < _SCREENS and not _is_continued():
+            return 0 if healthy else 1
+    if arguments.all:
+        from .demo_details import show_details
+
+        healthy &= show_details(random)
+    print("\n".join(paragraph("next: toolwire demo --all, toolwire doctor, toolwire chat, toolwire formats")))
     return 0 if healthy else 1
 
 
-def get_weather(city: str, unit: Literal["celsius", "fahrenheit"] = "celsius") -> str:
-    """Get the current weather of a city."""
-    return f"22 {unit} in {city}"
+def _is_continued() -> bool:
+    """Wait for a key, and return whether the next screen is wanted."""
+    print(paint("Enter: next   q: quit ", "dim"), end="", flush=True)
+    while (key := read_key()) not in ("", "\n", "\r", " ", "q", "Q", "\x1b", "\x04"):
+        pass
+    print("\r\x1b[K", end="", flush=True)
+    return key in ("\n", "\r", " ")
 
 
-def _print_title(number: int, text: str) -> None:
-    print(paint(f"{number}/3 {text}", "bold"))
+def _title(number: int, text: str, about: str) -> list[str]:
+    return [f"{paint(f'{number}/{_SCREENS}', 'dim')}  {paint(text, 'bold')}", "", *wrap_text(about, _width()), ""]
 
 
-_MARKS = {True: "✓", False: "✗"}
-_COLOURS = {"✓": "green", "✗": "red"}
+def _width() -> int:
+    return min(terminal_width(), _WIDTH)
 
 
-def _print_rows(rows: list[tuple[str, ...]]) -> None:
-    """Colour the marks of the finished table; `table` would escape colours inside a cell."""
-    for line in table(rows):
-        mark = line.lstrip()[:1]
-        print(line.replace(mark, paint(mark, _COLOURS[mark]), 1) if mark in _COLOURS else line)
-    print()
+# Screen 1: a call in five formats.
+
+_LABEL = 18  # columns; the longest name of a wire, openai_responses, and two spaces
+_SOURCE = "anthropic"
+_PARTS = [
+    {"type": "thinking", "thinking": "I look.", "signature": "c2ln"},
+    {"type": "tool_use", "id": "call_1", "name": "get_weather", "input": {"city": "Paris"}},
+]
+_QUESTION: dict[str, Any] = {
+    "model": "m",
+    "max_tokens": 100,
+    "messages": [
+        {"role": "user", "content": "Weather in Paris?"},
+        {
+            "role": "assistant",
+            "content": _PARTS,
+        },
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "call_1", "content": "22 degrees"}]},
+    ],
+}
+_CLOSERS = 2  # brackets, or a comma, that follow a field on its line
+_TURN = "/messages/1/content/"  # of the assistant
+# A field, then a value that is a string, or an object without nested objects. The names of one field in all formats:
+_FIELD = re.compile(r'"(\w+)":("(?:[^"\\]|\\.)*"|\{[^{}]*\})')
+_COLOURS = {
+    **dict.fromkeys(("id", "call_id"), "yellow"),
+    "name": "cyan",
+    **dict.fromkeys(("input", "arguments", "args"), "green"),
+}
 
 
-def _show_function() -> bool:
-    """Declare a Python function on every wire, decode it again, and print each declaration.
+def _call_screen() -> tuple[list[str], bool]:
+    """Show a call with its reasoning in every format, and each loss where it happened.
 
-    Returns whether all are equal and without loss.
+    The result is right if every format has the call's id, name and arguments.
     """
-    from ..run.tools.function_tool import tool
-    from ..testing import same
-    from ..wire import get, mcp, names
-
-    _print_title(1, "one Python function on every wire")
-    declared = tool(get_weather)
-    plain = [declared.name, declared.description, declared.input_schema]
-    rows: list[tuple[str, ...]] = []
-    healthy = True
-    for name in (*names(), mcp.NAME):
-        codec: Any = mcp if name == mcp.NAME else get(name)
-        written, losses = codec.encode_tools((declared,))
-        (back,) = codec.decode_tools(written)
-        good = same([back.name, back.description, back.input_schema], plain) and not len(losses)
-        healthy &= good
-        rows.append((f"  {_MARKS[good]} {name}", json.dumps(written[0], ensure_ascii=False)))
-    _print_rows(rows)
-    return healthy
-
-
-def _example_turn() -> tuple[Any, Any]:
-    """Build a request whose last turn has two parallel calls, and a response with text and two more calls."""
-    from ..run.tools.function_tool import tool
-
-    paris = ToolCall("call_paris", "get_weather", {"city": "Paris"}, '{"city": "Paris"}')
-    rome = ToolCall("call_rome", "get_weather", {"city": "Rome", "unit": "celsius"})
-    history = (
-        Message("system", (Text("Answer briefly."),)),
-        Message("user", (Text("Weather in Paris and Rome?"),)),
-        Message("assistant", (Text("I will check."), paris, rome)),
-        Message("user", (paris.result("22 celsius"), rome.result("the station does not answer", is_error=True))),
-    )
-    oslo = ToolCall("call_oslo", "get_weather", {"city": "Oslo"})
-    answer = (Text("Then let me try “Oslo”. "), oslo, ToolCall("call_bern", "get_weather", {"city": "Bern"}))
-    return Request("m", history, (tool(get_weather),)), Response(
-        "answer-1", "m", answer, Stop("tool_calls"), Usage(120, 34)
-    )
-
-
-def _show_stream(random: Random) -> bool:
-    """Decode a stream per wire a thousand times with random chunk boundaries, and print the figures.
-
-    Returns whether all results are equal.
-    """
-    from ..testing import random_chunks
+    from ..bridge.translation.documents import translate
     from ..wire import get, names
 
-    _print_title(2, "one stream, split into random chunks 1,000 times")
-    _, response = _example_turn()
-    rows: list[tuple[str, ...]] = []
-    healthy = True
-    for name in names():
-        encoder = get(name).stream_encoder()
-        data = b"".join([encoder.feed(event) for event in unfold(response)])
-        expected = _decode(name, [data])
-        started = time.perf_counter()
-        equal = sum(_decode(name, random_chunks(data, random, random.randint(2, 60))) == expected for _ in range(1000))
-        seconds = time.perf_counter() - started
-        calls = [call.arguments for call in fold(expected).calls]
-        good = equal == 1000 and calls == [call.arguments for call in response.calls]
-        healthy &= good
-        figures = f"{equal:,}/1,000 give the same {len(expected)} events · {len(data):,} bytes · {seconds:.2f} s"
-        rows.append((f"  {_MARKS[good]} {name}", figures))
-    _print_rows(rows)
-    return healthy
+    about = "One colour per field; ✗ marks a lost part, ~ a changed one."
+    lines = _title(1, "One tool call in five formats", about)
+    is_right = True
+    explained: set[str] = set()
+    for name in sorted(names(), key=lambda name: (name != _SOURCE, name)):
+        translated = translate(_QUESTION, source=_SOURCE, target=name, model="m")
+        thought, call = [_losses_at(translated.losses, f"{_TURN}{number}", explained) for number in range(2)]
+        document = _find_call(translated.body)
+        (arrived,) = [
+            part
+            for m in get(name).decode_request(translated.body).messages
+            for part in m.parts
+            if type(part) is ToolCall
+        ]
+        is_right &= (arrived.id, arrived.name, arrived.arguments) == ("call_1", "get_weather", {"city": "Paris"})
+        shown = _coloured(dumps(_PARTS[0])) if name == _SOURCE else thought
+        block = [*shown, *_coloured(dumps(document)), *call]
+        title = paint(name.ljust(_indent()), "bold")
+        if _indent() < _LABEL:
+            lines.append(title)
+            title = " " * _indent()
+        lines += [title + block[0], *(" " * _indent() + line for line in block[1:])]
+    return lines, is_right
 
 
-def _decode(wire: str, chunks: list[bytes]) -> list[Any]:
+def _indent() -> int:
+    """Return the column of a format's lines; on a narrow terminal its name has a line of its own."""
+    return _LABEL if _width() == _WIDTH else 2
+
+
+def _find_call(value: Any, found: Any = None) -> Any:
+    """Return the smallest item of a list in a request that has all fields of the call."""
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        if all(text in dumps(inner) for text in ("call_1", "get_weather", "Paris")):
+            return _find_call(inner, inner if isinstance(value, list) else found)
+    return found
+
+
+def _losses_at(losses: Iterable[Loss], path: str, explained: set[str]) -> list[str]:
+    """Return a line per loss of a part; the first loss of a concept with its reason."""
+    lines = []
+    for loss in losses:
+        if loss.path == path:
+            mark, colour = ("✗", "red") if loss.action == "dropped" else ("~", "yellow")
+            text = f"{loss.concept} {loss.action}"
+            text += "" if loss.concept in explained else f": {loss.detail}"
+            explained.add(loss.concept)
+            first, *others = wrap_text(text, _width() - _indent() - 2)
+            lines += [paint(line, colour) for line in (f"{mark} {first}", *(f"  {other}" for other in others))]
+    return lines
+
+
+def _coloured(text: str) -> list[str]:
+    """Wrap JSON between its fields, and paint each field that has a colour."""
+    lines, used, end = [""], 0, 0
+    for field in _FIELD.finditer(text):
+        for piece, colour in ((text[end : field.start()], None), (field[0], _COLOURS.get(field[1]))):
+            if used and used + len(piece) + _CLOSERS > _width() - _indent():
+                lines.append(" ")
+                used = 1
+            lines[-1] += paint(piece, colour)
+            used += len(piece)
+        end = field.end()
+    lines[-1] += text[end:]
+    return lines
+
+
+# Screen 2: a stream that is cut anywhere.
+
+_CUTS = 1000  # one of them cuts the character ü; they take a second
+_SHOWN = 5  # cuttings that are drawn first; a cut inside a character and the last one follow
+_PIECES = 200  # at most, per cutting: one per five bytes
+_CALL = ToolCall("call_1", "get_weather", {"city": "Zürich"})
+_COLOUR_PAIR = ("cyan", "yellow")  # of a chunk and the next one
+
+
+def _stream_screen(random: Random) -> tuple[list[str], bool]:
+    """Cut a stream a thousand times, decode each cutting, and show some of them and the number of different results.
+
+    The result is right if there is one, the answer that was encoded.
+    """
+    from ..testing import random_chunks
     from ..testing.stream_checks import decode_stream, merge_deltas
     from ..wire import get
 
-    return merge_deltas(decode_stream(get(wire), chunks))
+    answer = Response("answer-1", "m", (Text("I look. "), _CALL), Stop("tool_calls"))
+    wire = get("openai_chat")
+    encoder = wire.stream_encoder()
+    data = b"".join(encoder.feed(event) for event in unfold(answer))
+    lines = _title(2, f"One stream, cut in {_CUTS:,} ways", "A network cuts an answer anywhere; the same call arrives.")
+    start, half = data.index(b'"arguments":"{'), data.index("ü".encode()) + 1
+    results: dict[str, list[ToolCall]] = {}
+    pieces, last = 0, 0
+    for number in _count_shown(_CUTS):
+        chunks = random_chunks(data, random, random.randint(2, _PIECES))
+        pieces += len(chunks)
+        events = merge_deltas(decode_stream(wire, chunks))
+        results[repr(events)] = list(fold(events).calls)
+        is_half = half in accumulate(map(len, chunks)) and not any("c3" in line for line in lines)
+        if number <= _SHOWN or is_half or number == _CUTS:
+            lines += ["     ⋮"] if number > last + 1 else []
+            lines.append(f"{number:6,}  {_draw_chunks(chunks, start, _width() - 8)}")
+            last = number
+    (calls, *others) = results.values()
+    (call,) = calls
+    is_right = not others and call.arguments == _CALL.arguments
+    count = f"{_CUTS:,} random cuttings, {pieces:,} pieces → {len(results)} {'result' if not others else 'results'}"
+    mark = paint("✓", "green") if is_right else paint("✗", "red")
+    return [*lines, "", f"{mark} {paint(count, 'bold')}", "", f"  {call.name}({dumps(call.arguments)})"], is_right
 
 
-def _show_turn() -> bool:
-    """Translate a turn with two calls between all pairs of wires and the response back, and print the figures.
+def _count_shown(total: int) -> Iterator[int]:
+    """Count from 1 to `total` with a progress bar."""
+    with ProgressBar("cutting") as bar:
+        for number in range(1, total + 1):
+            bar(number, total)
+            yield number
 
-    Returns whether all calls and results arrived.
+
+def _draw_chunks(chunks: list[bytes], start: int, width: int) -> str:
+    """Draw the bytes from `start` with `│` at the ends of the chunks; a character that is cut is drawn as its bytes."""
+    text, used, at, number = "", 0, 0, 0
+    for chunk in chunks:
+        shown = chunk[max(start - at, 0) :]
+        at += len(chunk)
+        if not shown:
+            continue
+        piece = "".join(char if char.isprintable() else "·" for char in shown.decode("utf-8", "backslashreplace"))
+        piece = ("│" if used else "") + piece
+        text += paint(piece[: width - used], _COLOUR_PAIR[number % 2])
+        used, number = used + len(piece), number + 1
+        if used >= width:
+            break
+    return text
+
+
+# Screen 3: a payment, killed and resumed. The child process runs this module as a program.
+
+_LEASE = 0.5  # seconds after which the claim of a dead process ends; a living one renews it
+_INVOICE = {"invoice": "A-17", "euros": 40}
+
+
+def _payment_screen() -> tuple[list[str], bool]:
+    """Start the payment in a process, kill it after the charge, resume the run here, and show the bank's ledger.
+
+    The result is right if the ledger has one charge and the run has ended with an answer.
     """
-    from ..bridge.translation.documents import translate
-    from ..bridge.translation.preparation import prepare
-    from ..wire import get, names
+    from ..net.stores import open_store
 
-    _print_title(3, "a turn with two parallel calls, between all pairs of wires")
-    request, response = _example_turn()
-    rows: list[tuple[str, ...]] = []
-    healthy = True
-    for source in names():
-        for target in names():
-            if source == target:
-                continue
-            body = get(source).encode_request(prepare(request, get(source)).request).body
-            there, micros = _time_runs(partial(translate, body, source=source, target=target, model="m"))
-            arrived = get(target).decode_request(there.body)
-            calls = [p for m in arrived.messages for p in m.parts if isinstance(p, ToolCall)]
-            results = {p.call_id: p.text for m in arrived.messages for p in m.parts if isinstance(p, ToolResult)}
-            paired = [results.get(call.id, "").endswith(text) for call, text in zip(calls, _RESULT_TEXTS, strict=True)]
-            upstream = get(target).encode_response(response).body
-            back = translate(upstream, source=target, target=source, kind="response", request=body).body
-            cities = [(call.arguments or {}).get("city") for call in get(source).decode_response(back).calls]
-            good = all(paired) and len(paired) == 2 and cities == ["Oslo", "Bern"]
-            healthy &= good
-            noted = "; ".join(f"{loss.concept} {loss.action}" for loss in there.losses) or "none"
-            figures = (
-                f"{sum(paired)}/2 results matched, {len(cities)}/2 calls back · {micros:,.0f} µs · losses: {noted}"
-            )
-            rows.append((f"  {_MARKS[good]} {source} → {target}", figures))
-    _print_rows(rows)
-    return healthy
+    about = (
+        "The process dies at the worst moment, right after the charge; another one continues and does not charge again."
+    )
+    lines = _title(3, "One payment, killed with -9, charged once", about)
+    with TemporaryDirectory() as folder:
+        status, process_id = _kill_while_paying(folder)
+        with closing(open_store(f"{folder}/runs.db")) as store:
+            (run,) = store.runs.list()
+            store.runs.release(run.run_id, run.token)  # at once: its process is known to be dead
+            (record,) = store.records()
+            answer = _make_payer(store, Path(folder, "ledger")).resume_sync(run.run_id)
+        charges = Path(folder, "ledger").read_text(encoding="utf-8").splitlines()
+    is_right = len(charges) == 1 and answer.finished and status != 0
+    result = paint("✓ charged once", "green") if is_right else paint(f"✗ {len(charges)} charges", "red")
+    first = [("the model", f"pay({dumps(_INVOICE)})"), ("the bank", f"charges {charges[0]}")]
+    first.append((f"kill -9 {process_id}", f"exit status {status}"))
+    second = [
+        ("the store", f"pay has begun ({record.state}): it is not run again"),
+        ("the bank, asked", f"has a charge with the key of this call: {record.key.rpartition(':')[2]}"),
+        ("the model", answer.text),
+    ]
+    lines += [paint(f"process {process_id}", "bold"), *table(first, indent="  "), ""]
+    lines += [paint(f"process {os.getpid()} resumes the run", "bold"), *table(second, indent="  "), ""]
+    lines += [paint("the ledger of the bank", "bold"), *(f"  {charge}" for charge in charges), "", result]
+    return lines, is_right
 
 
-def _time_runs(run: Callable[[], Any]) -> tuple[Any, float]:
-    """Return the value, and the median time of 25 runs in microseconds."""
-    taken: list[float] = []
-    for _ in range(25):
-        started = time.perf_counter()
-        value = run()
-        taken.append((time.perf_counter() - started) * 1e6)
-    return value, median(taken)
+def _kill_while_paying(folder: str) -> tuple[int, int]:
+    """Start a payment in a process, and kill it once the bank has charged. Return its exit status and its number."""
+    command = [sys.executable, "-m", "toolwire.cli.demo", folder]
+    # Its own session: Ctrl-C is for this process, which kills the child.
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as child:  # noqa: S603
+        try:
+            assert child.stdout is not None
+            if child.stdout.readline() != b"charged\n":
+                raise ToolwireError("the process of the payment ended before the charge")
+        finally:
+            child.kill()
+    return child.returncode, child.pid
 
 
-_RESULT_TEXTS = ("22 celsius", "the station does not answer")
+def _make_payer(store: Store, ledger: Path, on_charge: Callable[[], object] = lambda: None) -> Agent:
+    """Make an agent with a tool that charges: it appends a line to the ledger. Its model is a script."""
+    from .. import Agent, Runner, tool
+    from ..testing import ScriptedModel, says
+
+    def find_charge(key: str, _: dict[str, Any]) -> str | None:
+        return next((line for line in ledger.read_text(encoding="utf-8").splitlines() if key in line), None)
+
+    @tool(effect="write", key=lambda arguments: str(arguments["invoice"]), reconcile=find_charge)
+    def pay(invoice: str, euros: int) -> str:
+        """Pay an invoice."""
+        with ledger.open("a", encoding="utf-8") as file:
+            file.write(f"{invoice}   {euros} EUR\n")
+        on_charge()
+        return "paid"
+
+    def script(request: Request) -> Response:
+        if any(type(part) is ToolResult for part in request.messages[-1].parts):
+            return says("The invoice is paid.")
+        return says(ToolCall("call_1", "pay", _INVOICE))
+
+    return Agent(ScriptedModel([script, script]), Runner(pay, store=store, lease=_LEASE))
+
+
+def _pay_until_killed(folder: str) -> None:
+    """Run the payment of the child process. It waits after the charge, as for a slow bank, until it is killed."""
+    from ..net.stores import open_store
+
+    def wait() -> None:
+        print("charged", flush=True)
+        sys.stdin.read()  # until the parent has ended, should it die before the kill
+
+    with closing(open_store(f"{folder}/runs.db")) as store:
+        _make_payer(store, Path(folder, "ledger"), wait).run_sync("Pay the invoice A-17.")
+
+
+if __name__ == "__main__":
+    _pay_until_killed(sys.argv[1])

@@ -19,7 +19,7 @@ from .._extras import install_command, requirements_by_extra
 from ..ir.errors import ConfigError, ToolwireError
 from ..ir.terminal import count_of
 from ..net.http.connection_settings import PROXY_VARIABLES, ClientTls, proxies_from_environment
-from .terminal.options import add_command, add_flag
+from .terminal.options import CONFIG, add_command, add_config, add_flag
 from .terminal.output import json_text, paint, paragraph, table
 
 CheckState: TypeAlias = Literal["ok", "problem", "note"]
@@ -135,14 +135,13 @@ exit codes: 0 no problem   1 a problem was found   2 wrong usage
 """
 _SIGNS = {"ok": ("✓", "green"), "problem": ("✗", "red"), "note": ("·", "dim")}
 _ONLINE_SECONDS = 10.0  # per vendor; a model list is one small answer, and a report that hangs is of no use
-_CONFIG = "toolwire.toml"
 _PLACEHOLDER = re.compile(r"your[-_ ]|api[-_ ]?key[-_ ]here|changeme|\.\.\.|…|<[^<>]*+>|^x+$", re.IGNORECASE)
 
 
 def add_to(commands: Any) -> None:
     parser = add_command(commands, "doctor", "check the installation, keys, servers and configuration", _HELP, run)
     add_flag(parser, "--online", "ask each provider with a key for its models")
-    parser.add_argument("--config", metavar="FILE", help=f"the configuration of the gateway ({_CONFIG} if it exists)")
+    add_config(parser)
     add_flag(parser, "--json", "print JSON")
 
 
@@ -278,12 +277,12 @@ async def _ask_online(name: str) -> DoctorCheck:
 
 def _check_config(file: str | None) -> Iterator[DoctorCheck]:
     """Yield the problems of the gateway's settings file, or its number of models; a note if there is no file."""
-    if file is None and not Path(_CONFIG).exists():
-        yield DoctorCheck("configuration", _CONFIG, "note", "not in this folder", "toolwire serve init writes one")
+    if file is None and not Path(CONFIG).exists():
+        yield DoctorCheck("configuration", CONFIG, "note", "not in this folder", "toolwire serve init writes one")
         return
     from .serve.check import check_settings
 
-    name = file or _CONFIG
+    name = file or CONFIG
     try:
         settings, problems = check_settings(Path(name))
     except ToolwireError as error:

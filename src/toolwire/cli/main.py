@@ -155,7 +155,8 @@ class CommandParser(argparse.ArgumentParser):
             hint = f"did you mean {close[0]}?" if close else f"use one of {', '.join(known)}"
             what = "command" if match["name"].isupper() or "|" in match["name"] else f"value for {match['name']}"
             message = f"unknown {what} {match['given']!r} ({hint})"
-        self.exit(2, f"{self.prog}: {neutralise_line(message)}\nSee {self.prog} --help.\n")
+        print_note(f"{self.prog}: {message}", None)
+        self.exit(2, f"See {self.prog} --help.\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -165,8 +166,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     are printed as a line.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
-    parser = _make_parser(given)
-    complete(parser)
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the parent process
             setattr(sys, name, io.StringIO())
@@ -176,10 +175,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdin, io.TextIOWrapper):  # invalid UTF-8 is replaced, and never sent to a model
         sys.stdin.reconfigure(errors="replace")
     neutralise_default_log()
-    chosen, unknown = parser.parse_known_args(given)
-    if unknown:
-        _refuse_unknown(parser, given, unknown)
     try:
+        parser = _make_parser(given)
+        complete(parser)
+        chosen, unknown = parser.parse_known_args(given)
+        if unknown:
+            _refuse_unknown(parser, given, unknown)
         if "run" not in chosen:
             parser.print_help()
             return 0

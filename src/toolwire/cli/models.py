@@ -15,7 +15,7 @@ from ..ir.errors import ConfigError, ToolwireError
 from ..ir.terminal import count_of, neutralise_line
 from .sources.targets import positive_seconds
 from .terminal.options import add_command, add_flag
-from .terminal.output import json_text, print_note, table
+from .terminal.output import json_text, print_note, show_waiting, table
 
 if TYPE_CHECKING:
     from ..wire.models.vendors import Vendor
@@ -166,9 +166,10 @@ def _list_models(arguments: argparse.Namespace) -> int:
 
         names = weights_names()
     else:
-        names = asyncio.run(
-            list_vendor_models(vendor, os.environ, base_url=arguments.base_url, seconds=arguments.timeout)
-        )
+        with show_waiting(f"asking {vendor.name}", arguments.timeout):
+            names = asyncio.run(
+                list_vendor_models(vendor, os.environ, base_url=arguments.base_url, seconds=arguments.timeout)
+            )
     if arguments.json:
         print(json_text({"provider": vendor.name, "models": [f"{vendor.name}/{name}" for name in names]}))
         return 0

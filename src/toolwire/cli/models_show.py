@@ -16,7 +16,7 @@ from ..wire import get, names
 from ..wire.models.capabilities import CapabilityRow
 from ..wire.models.profiles import match_capabilities, normalise_model
 from ..wire.models.rows import ROWS
-from .terminal.output import json_text, paint, table, terminal_width
+from .terminal.output import json_text, paint, paragraph, table, terminal_width
 
 
 class FactGroup(NamedTuple):
@@ -99,8 +99,8 @@ def model_lines(name: str, groups: list[FactGroup]) -> list[str]:
     for (date, source), number in sources.items():
         head, addresses = f"[{number}] {date}", source.split("; ")
         if len(head) + len(addresses[0]) + 2 <= width:
-            head = f"{head}  {addresses.pop(0)}"
-        lines += [neutralise_line(line) for line in (head, *(f"      {address}" for address in addresses))]
+            head = neutralise_line(f"{head}  {addresses.pop(0)}")
+        lines += [head, *(line for address in addresses for line in paragraph(address, "      "))]
     return lines
 
 
@@ -118,12 +118,13 @@ def _unknown_lines(name: str) -> list[str]:
     """Return the lines for a model without capability rows, with similar names that have some."""
     patterns = {pattern.rstrip("*-"): None for row in ROWS for pattern in row.models if "[" not in pattern}
     close_matches = get_close_matches(normalise_model(name), patterns, 3, 0.7)
-    return [
-        neutralise_line(f"{name}: capabilities unknown."),
+    lines = [
+        f"{name}: capabilities unknown.",
         "Only the limits of its wire apply; nothing else is dropped or changed.",
         *([f"similar names that are known: {', '.join(close_matches)}"] if close_matches else []),
         "Describe it in toolwire.toml ([models.NAME.capabilities]) or in a file of rows.",
     ]
+    return [part for line in lines for part in paragraph(line)]
 
 
 def _show(value: object) -> str:

@@ -15,7 +15,7 @@ from ..ir.terminal import neutralise_line
 from ..text import detect, get
 from .sources.text_input import TEMPLATE_HELP, format_of_template, read_text
 from .sources.tool_source import SOURCE_HELP, add_source_options, read_declared
-from .terminal.options import add_command, add_flag
+from .terminal.options import add_command, add_flag, add_model
 from .terminal.output import json_text, paint, print_note, table
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def add_to(commands: Any) -> None:
     parser.add_argument("file", nargs="?", default="-", metavar="FILE", help="the text; - is standard input")
     choice = parser.add_mutually_exclusive_group()
     choice.add_argument("--format", default="auto", metavar="FORMAT", help="a name from `toolwire formats`, or auto")
-    choice.add_argument("--model", help="the model that wrote the text; selects the format")
+    add_model(choice, "the model that wrote the text; selects the format")
     choice.add_argument("--template", metavar="FILE", help=TEMPLATE_HELP)
     parser.add_argument("--tools", metavar="SOURCE", help=f"the declared tools: {SOURCE_HELP}")
     parser.add_argument("--stream-sizes", metavar="N,N", help="parse in chunks of these sizes too, and compare")

@@ -499,3 +499,13 @@ def test_conversation_streams_text():
 def test_agent_among_the_tools_is_refused_with_a_hint():
     with pytest.raises(ConfigError, match=r"pass agent\.as_tool\(\)"):
         Agent(ScriptedModel([]), [Agent(ScriptedModel([]), name="other")])
+
+
+@pytest.mark.finding("NU7")
+@pytest.mark.parametrize(
+    ("name", "right"),
+    [("instructions", "system"), ("handoffs", "transfers"), ("max_turns", "budget"), ("polcy", "policy")],
+)
+def test_parameter_of_another_library_names_the_right_one(name, right):
+    with pytest.raises(ConfigError, match=rf"Agent has no parameter '{name}' \(use {right}=…\)"):
+        Agent("openai/gpt-5.6", **{name: "x"})

@@ -197,7 +197,7 @@ _COMMAND_LINE = re.compile(r"\s*/[^/\s]*(?!\S)")  # a path begins a prompt, not 
 def add_to(commands: Any) -> None:
     """Register `toolwire chat` with its options."""
     parser = add_command(commands, "chat", "chat with a model that can call your tools", _HELP, run)
-    add_model_options(parser, default="local/smollm2")
+    add_model_options(parser)
     parser.add_argument("--system", default="", help="the system prompt")
     parser.add_argument("--resume", metavar="FILE", help="continue a conversation that /save wrote")
     add_flag(parser, "--yes", "do not ask before calls with side effects")

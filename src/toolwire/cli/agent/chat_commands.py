@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from ...ir.errors import ConfigError
 from ...ir.terminal import count_of, neutralise_line, neutralise_text
-from ..terminal.output import table
+from ..terminal.output import print_text, table
 from .chat_session import ChatSession
 from .options import add_model_options, announce_model
 
@@ -96,7 +96,7 @@ def _model(given: CommandInput) -> None:
         return
     parser = _ModelParser(prog="/model", add_help=False)
     parser.add_argument("name")
-    add_model_options(parser)
+    add_model_options(parser, default=None)
     try:
         chosen = parser.parse_args(shlex.split(given.rest))
     except ValueError as error:
@@ -154,7 +154,7 @@ def _save(given: CommandInput) -> None:
     if not given.rest:
         raise ConfigError("a file name is missing", hint="/save FILE")
     count = given.session.save(_unquote(given.rest))
-    print(f"{count_of(count, 'message')} saved; continue with /load or toolwire chat --resume")
+    print_text(f"{count_of(count, 'message')} saved; continue with /load or toolwire chat --resume")
 
 
 def _load(given: CommandInput) -> None:

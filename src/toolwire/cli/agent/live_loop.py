@@ -16,6 +16,8 @@ from contextlib import AbstractAsyncContextManager, aclosing, suppress
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ..terminal.input import HiddenTyping
+
 if TYPE_CHECKING:
     from ...run.calls.steps import ApprovalReply, Approve
 
@@ -86,7 +88,8 @@ class AgentThread:
         """
         future = asyncio.run_coroutine_threadsafe(self._pump(items), self._loop)
         try:
-            self._show_until_end(show)
+            with HiddenTyping() as typing:
+                self._show_until_end(show, typing)
         except KeyboardInterrupt:
             self._cancel(future)
             raise Interrupted from None
@@ -133,18 +136,19 @@ class AgentThread:
         finally:
             self._queue.put(_END)
 
-    def _show_until_end(self, show: Callable[[Any], None], *, is_cancelled: bool = False) -> None:
-        """Show the queued items until `_END`, and answer the agent's questions with `_ask`.
+    def _show_until_end(self, show: Callable[[Any], None], typing: HiddenTyping | None = None) -> None:
+        """Show the queued items until `_END`, and answer the agent's questions with `_ask`, with echo.
 
-        If the run is cancelled, cancel its questions instead.
+        Without `typing`, the run is cancelled: cancel its questions instead.
         """
         while (item := self._queue.get()) is not _END:
             if not isinstance(item, _Question):
                 show(item)
-            elif is_cancelled:
+            elif typing is None:
                 item.reply.cancel()
             elif not item.reply.cancelled():
-                reply = self._ask(item.step)
+                with typing.paused():
+                    reply = self._ask(item.step)
                 if item.reply.set_running_or_notify_cancel():
                     item.reply.set_result(reply)
 
@@ -154,7 +158,7 @@ class AgentThread:
         timer = threading.Timer(1.0, self._on_wait)
         timer.start()
         try:
-            self._show_until_end(lambda _: None, is_cancelled=True)
+            self._show_until_end(lambda _: None)
         finally:
             timer.cancel()
 

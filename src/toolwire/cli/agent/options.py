@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ...ir.errors import ConfigError
 from ..sources.targets import DEFAULT_TTL, add_store_option, add_ttl_option
 from ..sources.tool_source import add_source_options, open_source, refuse_api_options, source_kind
-from ..terminal.options import add_list, positive_number, read_variable
+from ..terminal.options import DEFAULT_MODEL, add_list, add_model, positive_number, read_variable
 from ..terminal.output import print_note
 
 if TYPE_CHECKING:
@@ -27,10 +27,9 @@ if TYPE_CHECKING:
     from ...run.values.records import Store
 
 
-def add_model_options(parser: Any, *, required: bool = False, default: str | None = None) -> None:
+def add_model_options(parser: Any, *, default: str | None = DEFAULT_MODEL, required: bool = False) -> None:
     """Add the options that choose the model: name, base URL, key, price, text format."""
-    end = "" if default is None else f" ({default})"
-    parser.add_argument("-m", "--model", required=required, default=default, help=f"provider/model{end}")
+    add_model(parser, default=default, required=required)
     parser.add_argument("--base-url", help="base URL of the model, if not its provider's")
     parser.add_argument("--key-env", metavar="NAME", help="environment variable with the key for --base-url")
     parser.add_argument(

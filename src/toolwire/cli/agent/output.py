@@ -19,7 +19,7 @@ from ...ir.parts import ToolCall, ToolResult
 from ...ir.pointer import Object
 from ...ir.terminal import neutralise_json, neutralise_line, reveal_line
 from ...ir.text import dumps, shorten
-from ..terminal.output import json_text, paint, print_note, table
+from ..terminal.output import json_text, paint, print_note, table, text_lines
 from .options import place_options, resume_command
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ def _print_waiting(answer: Answer[Any], arguments: argparse.Namespace) -> None:
     for call in answer.pending:
         verb = "approve" if call.needs == "approval" else "supply"
         end = "" if verb == "approve" else " --result JSON"
-        print(describe_waiting(call), file=sys.stderr)
+        print("\n".join(text_lines(describe_waiting(call), stream=sys.stderr)), file=sys.stderr)
         command = f"toolwire runs {verb} {answer.run_id} {quote(call.call_id)}{end}{option}"
         # Commands are not wrapped, so that they can be copied.
         print(paint(f"  {neutralise_line(command)}", "yellow", sys.stderr), file=sys.stderr)

@@ -134,7 +134,7 @@ def run(arguments: argparse.Namespace) -> int:
     With --json, an error is printed as an event, too, before it is raised.
     """
     if arguments.list or arguments.resolve:
-        with closing(open_store_at(arguments.store)) as store:
+        with closing(open_store_at(arguments.store, must_exist=True)) as store:
             return list_records(store, as_json=arguments.json) if arguments.list else resolve_record(store, arguments)
     _check_usage(arguments)
     prompt = _read_prompt(arguments)
@@ -168,8 +168,6 @@ def _check_usage(arguments: argparse.Namespace) -> None:
         and Path(arguments.prompt).is_file()
     ):
         raise ConfigError(f"the prompt is a file: {arguments.prompt}", hint=f"tools: -t {arguments.prompt}; {usage}")
-    if not arguments.model:
-        raise ConfigError("a model (-m) is missing", hint=usage)
     if arguments.suspend and (arguments.yes or arguments.store == "none"):
         raise ConfigError("--suspend cannot be combined with --yes or --store none", hint="leave out one of them")
 

@@ -21,7 +21,7 @@ from ...run.values.records import RunConflict, RunStatus, Store, StoredRun, read
 from ...stream.strict import parse
 from ..sources.targets import add_store_option, open_store_at
 from ..terminal.options import add_command, add_flag
-from ..terminal.output import json_text, print_note, table
+from ..terminal.output import json_text, print_note, print_text, table, text_lines
 from .live import LivePrinter
 from .options import (
     add_agent_options,
@@ -128,7 +128,7 @@ def _add_verb(verbs: Any, name: str, about: str, run: Callable[..., int]) -> arg
     """
 
     def run_with_store(arguments: argparse.Namespace) -> int:
-        with closing(open_store_at(arguments.store)) as store:
+        with closing(open_store_at(arguments.store, must_exist=True)) as store:
             return run(store, arguments)
 
     parser = add_command(verbs, name, about, f"{about.capitalize()}.\n\n{_EXAMPLES}", run_with_store)
@@ -156,7 +156,7 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
 def _add_resume(verbs: Any) -> None:
     parser = _add_verb(verbs, "resume", "run the approved calls and continue the run", _resume_stored)
     _add_run(parser)
-    add_model_options(parser, required=True)
+    add_model_options(parser, default=None, required=True)
     add_flag(parser, "--yes", "run further calls with side effects without approval (default: they wait)")
     add_agent_options(parser, iterations=None)
     add_tool_options(parser)
@@ -202,7 +202,7 @@ def _show(store: Store, arguments: argparse.Namespace) -> int:
         ("requests", f"{count_of(state.iterations, 'model request')}, {count_of(state.calls, 'call')}"),
     ])))  # fmt: skip
     for call in session.waiting:
-        print(describe_waiting(call))
+        print("\n".join(text_lines(describe_waiting(call))))
     return 0
 
 
@@ -276,7 +276,7 @@ def _sweep(store: Store, arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json_text({"runs": runs, "records": records}))
     else:
-        print(f"deleted {count_of(runs, 'expired run')} and {count_of(records, 'expired record')}")
+        print_text(f"deleted {count_of(runs, 'expired run')} and {count_of(records, 'expired record')}")
     return 0
 
 

@@ -15,13 +15,14 @@ from msgspec.structs import replace
 from ...ir.errors import ConfigError
 from ...ir.parts import Text, ToolCall
 from ...ir.request import Message, Params, Request
-from ...ir.terminal import neutralise_text
+from ...ir.terminal import neutralise_line, neutralise_text
 from ...ir.tools import Tool, ToolChoice
 from ...ir.value import Value
 from ..agent.options import add_model_options, announce_model, make_client
 from ..sources.tool_source import add_source_options
-from ..terminal.input import replace_invalid
+from ..terminal.input import HiddenTyping, replace_invalid
 from ..terminal.options import add_command, add_flag, add_list, positive_number
+from ..terminal.output import show_waiting
 from .candidates import NOTHING_FITS, CandidateOffer, Candidates, load_candidates, run_source_call
 from .execution import DoOutcome, print_outcome, run_command_line
 
@@ -138,15 +139,15 @@ def _add_problem(asked: Request, response: Response, call: ToolCall, problem: st
 
 
 _MAX_REQUEST = 4_000  # characters; one command needs a sentence. A longer text is a document by mistake
-_LOCAL_WITH_YES = (
-    "not run: --yes does not apply to the local model, which is often wrong;"
-    " use a stronger model with -m, or leave out --yes and confirm the command"
+_PROPOSED = (
+    "not run: the local model is often wrong, so it only proposes;"
+    " copy the command if it is right, or use a stronger model with -m"
 )
 _HELP = """\
 Turn a request into one command of this machine or one API call, and run it after confirmation.
 
 examples:
-  toolwire do "list all my running containers"                    a small model in this process: no key, no network
+  toolwire do "list all my running containers"                    a small model in this process proposes a command
   toolwire do "show the last 20 lines of app.log" -m openai/gpt-5.6
   toolwire do "how much disk space is left" --yes -m openai/gpt-5.6   runs without a question: the command only reads
   toolwire do "pack the folder site into site.tar.gz" --dry-run   show the command, run nothing
@@ -158,8 +159,8 @@ examples:
 The candidates are commands of this machine, read from man pages and completion files without running anything. The
 command runs as a list of arguments, never through a shell: patterns, pipes and variables have no effect. --yes
 applies to a fixed list of commands that only read; other commands need a confirmation on the terminal. The local model
-is often wrong: with --yes, its command is shown and not run (exit code 1).
-exit codes: 0 done, or shown with --dry-run   1 nothing fits, not confirmed, refused, or the command failed
+is often wrong: its command is shown and not run (with --yes, exit code 1).
+exit codes: 0 done, or shown   1 nothing fits, not confirmed, refused, or the command failed
             2 wrong usage, or the model is unreachable   130 interrupted
 """
 
@@ -168,7 +169,7 @@ def add_to(commands: Any) -> None:
     """Register `toolwire do` with its options."""
     parser = add_command(commands, "do", "turn a request into a command, and run it after confirmation", _HELP, run)
     parser.add_argument("request", nargs="?", help="what to do, in quotes; - is standard input")
-    add_model_options(parser, default="local/smollm2")
+    add_model_options(parser)
     add_flag(parser, "--yes", "do not ask before commands of the read-only list; others still need you")
     add_flag(parser, "--dry-run", "show the command and its effect, and run nothing")
     add_flag(parser, "--json", "print the command, its effect and its output as JSON")
@@ -217,14 +218,15 @@ async def run_request(model: Model, request: str, candidates: Candidates, argume
     offer = candidates.search(request, arguments.k, is_small=is_local)
     if not offer.tools:
         return DoOutcome(request, "nothing_fits", message="no known command or tool fits this request")
-    call = await ask_model(model, request, offer, is_small=is_local)
+    with HiddenTyping(), show_waiting(f"asking {neutralise_line(arguments.model)}"):
+        call = await ask_model(model, request, offer, is_small=is_local)
     offered = tuple(offer.labels)
     if isinstance(call, NothingFits):
         return DoOutcome(
             request, "refused" if call.is_refusal else "nothing_fits", message=call.reason, candidates=offered
         )
-    # The local model is right in less than half of the cases, so nothing of it runs without a person (bench/do.py).
-    is_only_shown = is_local and arguments.yes and not arguments.dry_run
+    # The local model is right in less than half of the cases (bench/do.py). A person confirms too easily, so it only proposes.
+    is_only_shown = is_local and not arguments.dry_run
     if is_only_shown:
         arguments = argparse.Namespace(**{**vars(arguments), "dry_run": True})
     if call.source is not None:
@@ -233,7 +235,7 @@ async def run_request(model: Model, request: str, candidates: Candidates, argume
         assert call.line is not None
         outcome = run_command_line(request, call.line, offered, arguments)
     if is_only_shown and not outcome.message:
-        return replace(outcome, kind="refused", message=_LOCAL_WITH_YES)
+        return replace(outcome, kind="refused" if arguments.yes else "shown", message=_PROPOSED)
     return outcome
 
 
@@ -251,8 +253,6 @@ def _read_request(arguments: argparse.Namespace) -> str:
         raise ConfigError("the request is empty", hint=usage)
     if len(text) > _MAX_REQUEST:
         raise ConfigError(f"the request is longer than {_MAX_REQUEST} characters", hint="describe one command")
-    if not arguments.model:
-        raise ConfigError("a model (-m) is missing", hint=usage)
     if arguments.no_commands and not arguments.tools:
         raise ConfigError("--no-commands needs tools", hint="add -t SOURCE")
     return text

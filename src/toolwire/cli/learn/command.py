@@ -16,7 +16,7 @@ from msgspec.structs import asdict
 from ...ir.errors import ConfigError
 from ...ir.terminal import count_of, neutralise_line
 from ..terminal.options import add_command, add_flag, positive_number, settings_from, whole_number
-from ..terminal.output import ProgressBar, json_text, paint, print_note, table
+from ..terminal.output import ProgressBar, json_text, paint, print_note, print_text, table
 from .evaluation import add_to as add_eval
 from .toolken import add_to as add_toolken
 from .training import add_mine, add_train
@@ -206,7 +206,7 @@ def _print_report(report: ExportReport, settings: ExportSettings) -> None:
     if report.held_out:
         print(neutralise_line(f"held out: {', '.join(report.held_out[:_MAX_ROWS])}"))
     if report.gold_found is not None:
-        print(f"\nall called tools among the specifications: {100 * report.gold_found:.1f} % of the examples")
+        print_text(f"\nall called tools among the specifications: {100 * report.gold_found:.1f} % of the examples")
     if report.losses:
         print(f"\n{paint('losses', 'bold')}")
         cells = [

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import ConfigError
 from ..terminal.bar_chart import Bar, BarGroup, check_plot_path, draw_bars, write_plot
-from ..terminal.options import add_command, add_flag, positive_number, read_variable
+from ..terminal.options import add_command, add_flag, add_model, positive_number, read_variable
 from ..terminal.output import ProgressBar, json_text, print_note, table
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def add_to(actions: Any) -> None:
     """Register `toolwire learn eval` with its options."""
     parser = add_command(actions, "eval", "measure the share of right calls on a benchmark", _HELP, _evaluate)
     parser.add_argument("benchmark", choices=["bfcl"], help="bfcl: Berkeley Function Calling Leaderboard")
-    parser.add_argument("-m", "--model", required=True, help="a folder, a .gguf file, `smollm2`, or provider/model")
+    add_model(parser, "a folder, a .gguf file, `smollm2`, or provider/model", required=True)
     parser.add_argument("--format", metavar="FORMAT", help="text format of the calls")
     parser.add_argument("--wire", metavar="WIRE", help="wire of the server, if not its provider's default")
     parser.add_argument("--base-url", help="base URL of the model, if not its provider's")

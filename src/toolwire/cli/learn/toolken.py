@@ -12,7 +12,7 @@ import msgspec
 
 from ...ir.errors import ConfigError
 from ...ir.terminal import count_of, neutralise_text
-from ..terminal.options import add_command, add_flag, positive_number, whole_number
+from ..terminal.options import add_command, add_flag, add_model, positive_number, whole_number
 from ..terminal.output import ProgressBar, json_text, print_note, table
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def add_to(actions: Any) -> None:
         actions, "toolken", "ToolkenGPT: one trained token for each tool, on a frozen model", _HELP, _run
     )
     parser.add_argument("pairs", nargs="?", metavar="PAIRS", help="JSON Lines of texts with marked calls")
-    parser.add_argument("-m", "--model", required=True, metavar="MODEL", help="a folder, a .gguf file, or smollm2")
+    add_model(parser, "a folder, a .gguf file, or smollm2", required=True)
     parser.add_argument("-o", "--output", metavar="RUN", help="the folder of the run; the head is in RUN/head")
     parser.add_argument("--add", metavar="RUN", help="add the new tools of PAIRS to the head of another run")
     parser.add_argument("--head", metavar="RUN", help="use the head of a run: measure PAIRS, or continue --prompt")

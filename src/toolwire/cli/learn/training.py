@@ -10,8 +10,8 @@ import msgspec
 
 from ...ir.errors import ConfigError
 from ...ir.terminal import count_of, neutralise_line
-from ..terminal.options import add_command, add_flag, percentage, positive_number, settings_from
-from ..terminal.output import ProgressBar, json_text, print_note, table
+from ..terminal.options import add_command, add_flag, add_model, percentage, positive_number, settings_from
+from ..terminal.output import ProgressBar, json_text, print_note, print_text, table
 
 if TYPE_CHECKING:
     from ...learn.call_quality import CallQuality
@@ -42,7 +42,7 @@ def add_train(actions: Any) -> None:
     """Register `toolwire learn train` with its options."""
     parser = add_command(actions, "train", "fine-tune a model on tool calls", _TRAIN_HELP, _train)
     parser.add_argument("file", metavar="FILE", help="the training examples")
-    parser.add_argument("-m", "--model", required=True, help="a folder, a .gguf file, or smollm2")
+    add_model(parser, "a folder, a .gguf file, or smollm2", required=True)
     parser.add_argument("-o", "--output", required=True, metavar="RUN", help="the folder of the run")
     parser.add_argument("--format", default="hermes", metavar="FORMAT", help="the text format of calls (hermes)")
     parser.add_argument("--epochs", type=positive_number, default=3, metavar="NUMBER", help="passes over the data (3)")
@@ -198,7 +198,9 @@ def _print_report(report: TuneReport, plot: str | None) -> None:
     if report.held_out:
         print("\n".join(table(rows, ("", "before", "after"))))
     else:
-        print("No example was held out, so nothing was measured: give a greater share with --held-out, or --test FILE.")
+        print_text(
+            "No example was held out, so nothing was measured: give a greater share with --held-out, or --test FILE."
+        )
     print()
     for title, path in (("model", report.model_folder), ("llama.cpp", report.gguf), ("loss curve", plot or "")):
         if path:
@@ -239,7 +241,7 @@ def add_mine(actions: Any) -> None:
         actions, "mine", "find the tool calls of plain texts that help a model (Toolformer)", _MINE_HELP, _mine
     )
     parser.add_argument("texts", metavar="TEXTS", help="file of texts")
-    parser.add_argument("-m", "--model", required=True, help="folder of a model, a GGUF file, or smollm2")
+    add_model(parser, "a folder, a .gguf file, or smollm2", required=True)
     parser.add_argument("-o", "--output", required=True, metavar="RUN", help="folder of the run")
     parser.add_argument("--tools", default="calculator", metavar="NAMES|FILE", help="tools (calculator)")
     parser.add_argument("--filter", choices=("paper", "seed", "rank", "none"), default="paper", help="filter (paper)")

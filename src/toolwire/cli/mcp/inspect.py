@@ -13,13 +13,13 @@ from msgspec.structs import replace
 
 from ...audit.findings import TARGETS, parse_targets
 from ...ir.errors import ToolwireError
-from ...ir.terminal import count_of, neutralise_line, reveal_line
+from ...ir.terminal import count_of, reveal_line
 from ...ir.text import shorten
 from ..audit import print_table
 from ..sources.listing import MAX_ITEMS, Listing
 from ..sources.targets import add_target, connect_servers
 from ..terminal.options import add_command, add_flag, add_list
-from ..terminal.output import json_text, paint, print_note, table
+from ..terminal.output import json_text, paint, paragraph, print_note, table
 from .traffic import TrafficLog, add_traffic_options
 
 if TYPE_CHECKING:
@@ -148,8 +148,9 @@ def _print_servers(servers: McpServers, contents: dict[str, _Contents], log: Tra
         lists = {"tool": client.tools, "resource": listed.resources, "prompt": listed.prompts}
         counts = ", ".join(count_of(len(items), noun) for noun, items in lists.items())
         title = f"{card.info.get('name', name)} {card.info.get('version', '')}".strip()[:200]
-        print(paint(neutralise_line(f"{title}, MCP {client.greeting.version}: {counts}"), "bold"))
-        print(neutralise_line(f"latency: {log.summary(name)}"))
+        for line in paragraph(f"{title}, MCP {client.greeting.version}: {counts}"):
+            print(paint(line, "bold"))
+        print("\n".join(paragraph(f"latency: {log.summary(name)}")))
         if card.instructions:
             print("instructions:")
             listing.print_text(card.instructions)

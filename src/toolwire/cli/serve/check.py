@@ -16,9 +16,8 @@ from ...gateway.litellm.equivalents import group_notes
 from ...ir.errors import ConfigError
 from ...ir.terminal import count_of
 from ...ir.text import shorten
-from ..terminal.options import add_command, add_flag
+from ..terminal.options import CONFIG, add_command, add_config, add_flag
 from ..terminal.output import json_text, paint, table
-from .keys import CONFIG
 
 if TYPE_CHECKING:
     from ...gateway.config.settings import Settings
@@ -43,7 +42,8 @@ _MAX_LOCATION = 60  # characters in the table; JSON has the whole text
 
 def add_check(commands: Any) -> None:
     parser = add_command(commands, "check", "check the settings and list all problems", _CHECK_HELP, run_check)
-    parser.add_argument("file", nargs="?", metavar="FILE", help=f"the settings ({CONFIG})")
+    parser.add_argument("file", nargs="?", metavar="FILE", help=f"the same as --config ({CONFIG})")
+    add_config(parser, is_nested=True)
     add_flag(parser, "--probe", "ask each upstream whether it is reachable")
     parser.add_argument("--timeout", type=float, default=5.0, metavar="SECONDS", help="for each probe (5)")
     add_flag(parser, "--json", "print JSON")

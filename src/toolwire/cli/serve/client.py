@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from ...ir.errors import ConfigError
 from ...ir.response import UpstreamError
-from ..terminal.options import add_command, add_flag
+from ..terminal.options import add_command, add_config, add_flag, add_model
 from ..terminal.output import paint, print_note
 from .client_models import (
     ANY_KEY,
@@ -26,7 +26,6 @@ from .client_models import (
     find_models,
     shell_words,
 )
-from .keys import SUPPRESS
 
 _HELP = """\
 Show, or with --write apply, a client's settings for the gateway.
@@ -58,9 +57,9 @@ def add_to(commands: Any) -> None:
     parser = add_command(commands, "client", "point a client at the gateway", _HELP, run)
     parser.add_argument("client", choices=sorted(_CLIENTS))
     parser.add_argument("--url", default=_URL, help=f"URL of the gateway ({_URL})")
-    parser.add_argument("--model", help="the model to request (one of the gateway that accepts tools)")
+    add_model(parser, "the model to request (one of the gateway that accepts tools)")
     parser.add_argument("--small-model", metavar="MODEL", help="Claude Code: the model for background tasks")
-    parser.add_argument("--config", default=SUPPRESS, metavar="FILE", help="take the models from this settings file")
+    add_config(parser, is_nested=True)
     parser.add_argument(
         "--key-env", metavar="NAME", help="environment variable with your key, if the gateway requires one"
     )

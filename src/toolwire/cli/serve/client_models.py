@@ -19,7 +19,7 @@ from urllib.parse import quote
 from ...ir.errors import ProtocolError
 from ...ir.response import Fault, UpstreamError
 from ...ir.terminal import neutralise_line
-from .keys import CONFIG
+from ..terminal.options import CONFIG
 
 if TYPE_CHECKING:
     from ...gateway.config.settings import ModelRow, Settings
@@ -257,25 +257,31 @@ _MAX_NAMES = 6  # they share one line of the start message
 
 
 def client_commands(url: str, available: AvailableModels, key: str = ANY_KEY) -> list[str]:
-    """Return one line per client. Coding agents that cannot use any model of the gateway are omitted."""
-    lines = [f"  openai  OPENAI_BASE_URL={url}/v1 OPENAI_API_KEY={key}{_model_note(available)}"]
+    """Return one line per client, for every protocol. Coding agents that cannot use any model are omitted."""
+    rows = [("openai", f"OPENAI_BASE_URL={url}/v1 OPENAI_API_KEY={key}{_model_note(available)}")]  # Chat and Responses
     claude, codex, gemini = (choose_models(client, available) for client in ("claude", "codex", "gemini"))
     if claude is not None:
         variables = {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_AUTH_TOKEN": key, **claude_variables(claude)}
-        lines.append(f"  claude  {shell_words(variables)} claude -p 'Read a.txt'")
+        rows.append(("claude", f"{shell_words(variables)} claude -p 'Read a.txt'"))
+    else:  # for programs with the SDK
+        rows.append(("anthropic", f"ANTHROPIC_BASE_URL={url} ANTHROPIC_API_KEY={key}"))
     if codex is not None:
         model = "" if codex.main is None else f" --model {shlex.quote(codex.main)}"
         command = f"toolwire serve client codex --url {url}{model}"
         if key == ANY_KEY:
-            lines.append(f"  codex   {command} --write && TOOLWIRE_KEY={key} codex exec 'Read a.txt'")
+            rows.append(("codex", f"{command} --write && TOOLWIRE_KEY={key} codex exec 'Read a.txt'"))
         else:  # both commands read the key
             command = f"export TOOLWIRE_KEY={key}; {command} --key-env TOOLWIRE_KEY --write"
-            lines.append(f"  codex   {command} && codex exec 'Read a.txt'")
+            rows.append(("codex", f"{command} && codex exec 'Read a.txt'"))
     if gemini is not None:
         model = "" if gemini.main is None else f" -m {shlex.quote(gemini.main)}"
         variables = {"GOOGLE_GEMINI_BASE_URL": url, "GEMINI_API_KEY": key}
-        lines.append(f"  gemini  {shell_words(variables)} gemini{model} -p 'Read a.txt'")
-    lines.append(f"  ollama  OLLAMA_HOST={url}{_model_note(available)}")
+        rows.append(("gemini", f"{shell_words(variables)} gemini{model} -p 'Read a.txt'"))
+    else:
+        rows.append(("google", f"GOOGLE_GEMINI_BASE_URL={url} GEMINI_API_KEY={key}"))
+    rows.append(("ollama", f"OLLAMA_HOST={url}{_model_note(available)}"))
+    width = max(len(name) for name, _ in rows)
+    lines = [f"  {name.ljust(width)}  {command}" for name, command in rows]
     if available.upstreams:
         upstreams = ", ".join(available.upstreams)
         lines.append(f"  No model has a name here: replace MODEL by a model of the upstream ({upstreams}).")

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from ...gateway.processes.worker_process import WorkerProcess, share_secret
 from ...ir.errors import ConfigError
-from ..terminal.options import add_command, add_flag
+from ..terminal.options import CONFIG, add_command, add_config, add_flag
 from ..terminal.output import paint
 from .check import add_check
 from .client import add_to as add_client
@@ -126,7 +126,6 @@ def _worker_command(arguments: argparse.Namespace) -> list[str]:
     return command + [f"--{option}" for option in ("demo", "quiet", "strict") if getattr(arguments, option)]
 
 
-_CONFIG = "toolwire.toml"
 _HELP = """\
 Run a gateway for OpenAI, Anthropic, Gemini and Ollama clients to any model.
 
@@ -150,7 +149,7 @@ exit codes: 0 stopped by a signal   1 a worker failed   2 wrong settings, or the
 def add_to(commands: Any) -> None:
     """Register `toolwire serve` with its options and actions."""
     parser = add_command(commands, "serve", "run a gateway: any client with any model", _HELP)
-    parser.add_argument("--config", metavar="FILE", help=f"settings ({_CONFIG}, if it exists)")
+    add_config(parser)
     parser.add_argument("--host", help="address to listen on (127.0.0.1)")
     parser.add_argument(
         "--port", type=int, help="port to listen on (4141, or without keys the next free one); 0 is any free port"
@@ -330,8 +329,8 @@ def _load_settings(arguments: argparse.Namespace) -> Settings:
     from ...gateway.config.settings import Settings
     from .demo_gateway import demo_settings
 
-    if arguments.config is None and not arguments.demo and Path(_CONFIG).is_file():
-        arguments.config = _CONFIG  # from now on it is required: a reload without it would remove all keys
+    if arguments.config is None and not arguments.demo and Path(CONFIG).is_file():
+        arguments.config = CONFIG  # from now on it is required: a reload without it would remove all keys
     settings = Settings() if arguments.config is None else _load_file(Path(arguments.config), arguments)
     if arguments.demo:
         demo = demo_settings()

@@ -21,15 +21,13 @@ from msgspec.structs import asdict, astuple
 
 from ...ir.errors import ConfigError
 from ..sources.documents import replace_file
-from ..terminal.options import add_command, add_flag
+from ..terminal.options import CONFIG, add_command, add_config, add_flag
 from ..terminal.output import json_text, print_note, table
 
 if TYPE_CHECKING:
     from ...gateway.state.usage import UsageSum
 
 
-CONFIG = "toolwire.toml"
-SUPPRESS = argparse.SUPPRESS  # `serve --config F keys …` and `serve keys … --config F` are equivalent
 _LIMITS = ("requests_per_minute", "tokens_per_minute", "tokens_per_day")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}").fullmatch
 _is_bare_name = re.compile(r"[A-Za-z0-9_-]+").fullmatch
@@ -63,7 +61,7 @@ def add_keys(commands: Any) -> None:
     revoke.add_argument("name", metavar="NAME")
     revoke.set_defaults(run=_revoke_key)
     for action in (new, listing, revoke):
-        action.add_argument("--config", default=SUPPRESS, metavar="FILE", help=f"the settings ({CONFIG})")
+        add_config(action, is_nested=True)
 
 
 def _create_key(arguments: argparse.Namespace) -> int:
@@ -219,7 +217,7 @@ def add_usage(commands: Any) -> None:
     parser.add_argument("--by", choices=("key", "model", "day"), default="key", help="group by this (key)")
     parser.add_argument("--since", metavar="WHEN", help="a day (2026-11-01), a time, or a span (90m, 24h, 7d, 4w)")
     add_flag(parser, "--json", "print JSON")
-    parser.add_argument("--config", default=SUPPRESS, metavar="FILE", help=f"the settings ({CONFIG})")
+    add_config(parser, is_nested=True)
 
 
 def run_usage(arguments: argparse.Namespace) -> int:

@@ -20,9 +20,8 @@ from ...gateway.litellm.equivalents import group_notes
 from ...ir.errors import ConfigError
 from ...ir.terminal import count_of, neutralise_line
 from ..sources.documents import replace_file
-from ..terminal.options import add_command, add_flag
-from ..terminal.output import paint, print_note, terminal_width
-from .keys import CONFIG
+from ..terminal.options import CONFIG, add_command, add_config, add_flag
+from ..terminal.output import paint, print_note, table, terminal_width
 
 if TYPE_CHECKING:
     from ...gateway.config.settings import Settings
@@ -95,6 +94,7 @@ _EXAMPLE = """\
 def add_init(commands: Any) -> None:
     parser = add_command(commands, "init", "write a settings file for this machine", _INIT_HELP, run_init)
     parser.add_argument("file", nargs="?", metavar="FILE", help=f"the file to write ({CONFIG})")
+    add_config(parser, is_nested=True)
     parser.add_argument("--from-litellm", metavar="CONFIG", help="convert this file of LiteLLM")
     add_flag(parser, "--force", "overwrite an existing file")
     add_flag(parser, "--no-probe", "do not look for model servers on this machine")
@@ -120,9 +120,12 @@ def run_init(arguments: argparse.Namespace) -> int:
     print(f"wrote {paint(str(path), 'green')}. Next:")
     check = "" if str(path) == CONFIG else f" {path}"
     config = "" if str(path) == CONFIG else f" --config {path}"
-    print(f"  toolwire serve check{check} --probe    list problems, and ask each upstream")
-    print(f"  toolwire serve{config}    start the gateway; it prints a command for each client")
-    print(f"  toolwire serve keys new NAME{config}    required if other machines use the gateway")
+    steps = [
+        (f"toolwire serve check{check} --probe", "list problems, and ask each upstream"),
+        (f"toolwire serve{config}", "start the gateway; it prints a command for each client"),
+        (f"toolwire serve keys new NAME{config}", "required if other machines use the gateway"),
+    ]
+    print("\n".join(table(steps, indent="  ")))
     return 0
 
 

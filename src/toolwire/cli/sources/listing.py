@@ -19,10 +19,10 @@ import textwrap
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ...ir.errors import ToolwireError
-from ...ir.terminal import neutralise_line, neutralise_text, reveal_line
+from ...ir.terminal import neutralise_line, reveal_line
 from ...ir.text import dumps, shorten
 from ...schema.parsing.nodes import AnyNode, ArrayNode, Node, NumberNode, ObjectNode, RefNode, UnionNode
-from ..terminal.output import paint, table
+from ..terminal.output import paint, table, text_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -227,8 +227,7 @@ class Listing:
 
     def print_text(self, text: str) -> None:
         """Print a text of the server, indented."""
-        cut = neutralise_text(self._cut(text.strip()))
-        self._print_indented(textwrap.dedent(cut).splitlines(), _INDENT)
+        self._print_indented(text_lines(textwrap.dedent(self._cut(text.strip())), _INDENT))
 
     def _print_parameters(self, schema: Object | None, indent: str = _INDENT) -> None:
         """Print a schema's parameters as a table, or the reason why it cannot be read; nothing without a schema."""

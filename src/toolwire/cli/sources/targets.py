@@ -102,13 +102,22 @@ def _only_defines(statement: ast.stmt) -> bool:
     return isinstance(statement, definitions)
 
 
-def open_store_at(url: str | None) -> Store:
-    """Open the store at a URL; without one, the user's default store."""
+def open_store_at(url: str | None, *, must_exist: bool = False) -> Store:
+    """Open the store at a URL; without one, the user's default store, which is empty until a command writes to it.
+
+    Raises `ConfigError` if `must_exist` and the file of the URL does not: opening it would create it.
+    """
     from ...net.stores import open_store
+    from ...net.stores.address import redact
 
     if url:
+        path = url.removeprefix("sqlite:///")
+        if must_exist and "://" not in path and path != "memory:" and not Path(path).exists():
+            raise ConfigError(f"there is no store {redact(url, url)}", hint="name the file that --store had in the run")
         return open_store(url)
     state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "toolwire"
+    if must_exist and not (state / "runs.db").exists():
+        return open_store("memory:")
     state.mkdir(parents=True, exist_ok=True)
     return open_store(str(state / "runs.db"))
 

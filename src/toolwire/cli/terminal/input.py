@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from ...ir.errors import ProtocolError
 from ...ir.terminal import neutralise_line, reveal_line
@@ -77,6 +79,27 @@ def is_confirmed(question: str) -> bool:
         return False
 
 
+def read_key() -> str:
+    """Read a key from the terminal without showing it; empty at the end of the input. Ctrl-C raises KeyboardInterrupt."""
+    try:
+        import termios
+        import tty
+    except ImportError:  # Windows
+        import msvcrt
+
+        key = msvcrt.getwch()  # type: ignore[attr-defined,unused-ignore]
+        if key == "\x03":
+            raise KeyboardInterrupt from None
+        return str(key)
+    file = sys.stdin.fileno()
+    before = termios.tcgetattr(file)
+    tty.setcbreak(file, termios.TCSADRAIN)  # keeps the keys that were pressed meanwhile
+    try:
+        return os.read(file, 1).decode("ascii", "replace")
+    finally:
+        termios.tcsetattr(file, termios.TCSADRAIN, before)
+
+
 def discard_typed_input() -> None:
     """Drop the lines that were typed and not read yet. Standard input must be a terminal."""
     try:
@@ -88,6 +111,76 @@ def discard_typed_input() -> None:
             msvcrt.getwch()  # type: ignore[attr-defined,unused-ignore]
         return
     termios.tcflush(sys.stdin, termios.TCIFLUSH)
+
+
+class HiddenTyping:
+    """Do not echo keys inside the block, so that typed text stays out of an answer. The next prompt reads it.
+
+    The terminal is restored at the end of the block, while the process is stopped by Ctrl-Z, and before a signal ends it.
+    Nothing happens without a terminal, in the background, and on Windows.
+    """
+
+    def __init__(self) -> None:
+        self._before: list[Any] | None = None  # the attributes of the terminal
+        self._handled: list[int] = []
+
+    def __enter__(self) -> Self:
+        self._before = _own_terminal()
+        if self._before is not None and threading.current_thread() is threading.main_thread():
+            numbers = (signal.SIGTSTP, signal.SIGTERM, signal.SIGHUP)
+            self._handled = [number for number in numbers if signal.getsignal(number) == signal.SIG_DFL]
+            for number in self._handled:
+                signal.signal(number, self._restore_first)
+        self._set_echo(is_on=False)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number in self._handled:
+            signal.signal(number, signal.SIG_DFL)
+        self._set_echo(is_on=True)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Echo keys inside this block, for a question."""
+        self._set_echo(is_on=True)
+        try:
+            yield
+        finally:
+            self._set_echo(is_on=False)
+
+    def _restore_first(self, number: int, _: object) -> None:
+        """Restore the terminal, and let the signal have its usual effect. After a stop, hide the keys again."""
+        self._set_echo(is_on=True)
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)
+        signal.signal(number, self._restore_first)
+        self._set_echo(is_on=False)
+
+    def _set_echo(self, *, is_on: bool) -> None:
+        if self._before is None:
+            return
+        import termios
+
+        attributes = list(self._before)
+        if not is_on:
+            attributes[3] &= ~termios.ECHO
+        with suppress(termios.error, ValueError):  # the terminal is gone, or standard input is closed
+            termios.tcsetattr(sys.stdin, termios.TCSADRAIN, attributes)
+
+
+def _own_terminal() -> list[Any] | None:
+    """Return the attributes of the terminal of standard input, or None if there is none that this process may change."""
+    if os.name == "nt" or not sys.stdin.isatty():
+        return None
+    import termios
+
+    with suppress(OSError):  # not the controlling terminal, which has no foreground process
+        if os.tcgetpgrp(sys.stdin.fileno()) != os.getpgrp():
+            return None  # in the background, where a change would stop the process
+    try:
+        return termios.tcgetattr(sys.stdin)
+    except termios.error:
+        return None
 
 
 def replace_invalid(text: str) -> str:

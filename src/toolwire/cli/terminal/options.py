@@ -11,6 +11,12 @@ from typing import Any, TypeVar
 from ...ir.errors import ConfigError
 from .layout import wrap_text
 
+CONFIG = "toolwire.toml"
+"""The settings of the gateway in the current folder."""
+
+DEFAULT_MODEL = "local/smollm2"
+"""The model of commands without -m: it runs in this process, and needs no key."""
+
 SettingsType = TypeVar("SettingsType")
 _QUOTED = re.compile(r"""["][^"]*["]|'[^']*'""")
 
@@ -61,6 +67,20 @@ def add_flag(parser: Any, name: str, about: str) -> None:
 def add_list(parser: Any, *names: str, **options: Any) -> None:
     """Add an option that may be given several times; without it, the list is empty."""
     parser.add_argument(*names, action="append", default=[], **options)
+
+
+def add_model(
+    parser: Any, about: str = "provider/model", *, default: str | None = None, required: bool = False
+) -> None:
+    """Add the option of the model, which has the same names in every command."""
+    end = "" if default is None else f" ({default})"
+    parser.add_argument("-m", "--model", default=default, required=required, metavar="MODEL", help=f"{about}{end}")
+
+
+def add_config(parser: Any, *, is_nested: bool = False) -> None:
+    """Add the option of the gateway's settings. `is_nested`: it may also precede the command, as in `serve --config F keys`."""
+    default = argparse.SUPPRESS if is_nested else None
+    parser.add_argument("--config", default=default, metavar="FILE", help=f"settings ({CONFIG}, if it exists)")
 
 
 def whole_number(text: str) -> int:

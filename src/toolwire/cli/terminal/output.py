@@ -9,8 +9,10 @@ import json
 import logging
 import os
 import sys
+import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import zip_longest
 from types import TracebackType
 from typing import Any, Self, TextIO
@@ -53,6 +55,12 @@ def paint(text: str, colour: str | None, stream: TextIO | None = None) -> str:
     if colour is None or not (stream or sys.stdout).isatty() or os.environ.get("NO_COLOR"):
         return text
     return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m"
+
+
+def clear_screen() -> None:
+    """Clear the terminal, unless it has no cursor that can be moved."""
+    if os.environ.get("TERM") != "dumb":
+        print("\x1b[2J\x1b[H", end="")
 
 
 def json_text(document: Any, *, sort_keys: bool = False) -> str:
@@ -125,6 +133,23 @@ def paragraph(text: str, indent: str = "", stream: TextIO | None = None) -> list
     if not (stream or sys.stdout).isatty():  # programs search messages
         return [indent + text]
     return [indent + line for line in wrap_text(text, terminal_width(stream) - len(indent), splits_words=False)]
+
+
+def text_lines(text: str, indent: str = "", stream: TextIO | None = None) -> list[str]:
+    """Return the lines of an untrusted text of several lines. On a terminal each wraps, below its own indentation."""
+    lines = []
+    for line in neutralise_text(text).splitlines():
+        words = line.lstrip()
+        own = indent + line[: len(line) - len(words)]
+        is_terminal = (stream or sys.stdout).isatty()
+        wrapped = wrap_text(words, max(terminal_width(stream) - len(own), 1)) if is_terminal else [words]
+        lines += [(own + part).rstrip() for part in wrapped]
+    return lines
+
+
+def print_text(text: str) -> None:
+    """Print a sentence or several lines, which are untrusted text, to standard output. On a terminal they wrap."""
+    print("\n".join(text_lines(text)))
 
 
 def print_note(text: str, colour: str | None = "yellow") -> None:
@@ -213,12 +238,38 @@ class ProgressBar:
         seconds = now - self._started
         if done and seconds >= _ESTIMATE_AFTER:
             text += f", {format_seconds(max(seconds * (total - done) / done, 0))} left"
+        self._draw(done, total, text)
+
+    def _draw(self, done: int, total: int, text: str) -> None:
         # The last column stays free: some terminals begin a new line after it, which could not be redrawn.
         width = terminal_width(sys.stderr) - 1
         room = max(min(width - text_width(self.label) - len(text) - 2, _MAX_BAR), 0)
         filled = room * done // max(total, 1)
-        bar = "█" * filled + "░" * (room - filled)
-        print(f"\r\x1b[K{f'{self.label} {bar} {text}'[:width]}", end="", file=sys.stderr, flush=True)
+        bar = f"{'█' * filled}{'░' * (room - filled)} " if total else ""
+        print(f"\r\x1b[K{f'{self.label} {bar}{text}'[:width]}", end="", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def show_waiting(label: str, limit: float | None = None) -> Iterator[None]:
+    """Draw the seconds of a work whose length is unknown, and the most that it can take, if there is such a limit."""
+    ended = threading.Event()
+
+    def draw() -> None:
+        started = time.monotonic()
+        while not ended.wait(_ESTIMATE_AFTER):  # nothing is drawn for work that ends within it
+            text = format_seconds(time.monotonic() - started)
+            bar._draw(0, 0, text if limit is None else f"{text} of at most {format_seconds(limit)}")
+
+    with ProgressBar(label) as bar:
+        thread = threading.Thread(target=draw, name="toolwire-waiting", daemon=True)
+        if sys.stderr.isatty():
+            thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            if thread.ident is not None:
+                thread.join()
 
 
 def format_seconds(seconds: float) -> str:

@@ -8,11 +8,11 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import ConfigError
-from ...ir.terminal import count_of, neutralise_text
+from ...ir.terminal import count_of, reveal_line
 from ..sources.listing import list_parameters
 from ..sources.tool_source import add_source_options, source_kind
 from ..terminal.options import add_command, add_flag, positive_number
-from ..terminal.output import json_text, paint, print_note, table
+from ..terminal.output import json_text, paint, print_note, table, text_lines
 from .cost import add_cost
 from .evaluation import add_eval
 from .groups import (
@@ -198,7 +198,11 @@ def _show(arguments: argparse.Namespace) -> int:
     if arguments.json:
         _print_json([tool])
         return 0
-    lines = [f"{paint(tool.name, 'bold')}  {tool.effect}", "", tool.description or "(no description)"]
+    lines = [
+        f"{paint(reveal_line(tool.name), 'bold')}  {tool.effect}",
+        "",
+        *text_lines(tool.description or "(no description)"),
+    ]
     for title, schema in (("parameters", tool.input_schema), ("result", tool.output_schema)):
         rows, is_cut = list_parameters(schema) if schema else ([], False)
         cells = [
@@ -212,7 +216,7 @@ def _show(arguments: argparse.Namespace) -> int:
         ]
         lines += ["", *table(cells, (title, "type", "", "description"))] if cells else []
         lines += ["…"] if is_cut else []
-    print(neutralise_text("\n".join(lines)))
+    print("\n".join(lines))
     return 0
 
 

@@ -20,7 +20,7 @@ from ..sources.documents import har_entries, is_recording, parse_file, read_byte
 from ..sources.tool_source import add_source_options
 from ..terminal.bar_chart import Bar, BarGroup, check_plot_path, draw_bar, write_plot
 from ..terminal.options import add_command, add_flag, positive_number
-from ..terminal.output import json_text, print_note, table
+from ..terminal.output import json_text, print_note, print_text, table
 from .groups import GROUP_SOURCE_HELP, read_groups
 
 if TYPE_CHECKING:
@@ -296,16 +296,16 @@ def _print_servers(costs: Sequence[ToolCost]) -> None:
 def _print_summary(costs: Sequence[ToolCost], k: int, recorded: RecordedCalls | None) -> None:
     """Print the total, the tokens of tools that are never called, and the saving with `k` retrieved tools."""
     total = sum(cost.tokens for cost in costs)
-    print(f"\n{count_of(len(costs), 'tool')}, about {total} tokens in every request")
+    print_text(f"\n{count_of(len(costs), 'tool')}, about {total} tokens in every request")
     if recorded is not None:
         unused = [cost.tokens for cost in costs if not cost.calls]
-        print(
+        print_text(
             f"{count_of(recorded.counts.total(), 'call')} in {count_of(recorded.requests, 'request')}; "
             f"{count_of(len(unused), 'tool')} never called: {sum(unused)} tokens ({_percent(sum(unused), total)})"
         )
     if len(costs) > k:
         mean, most = _retrieved_tokens(costs, k)
-        print(
+        print_text(
             f"with {count_of(k, 'retrieved tool')} per request: about {mean} tokens, at most {most}; "
             f"saves about {_percent(total - mean, total)}"
         )

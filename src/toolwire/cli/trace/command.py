@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from ...ir.errors import ConfigError
-from ..terminal.options import add_command, add_flag, add_list, positive_number
+from ..terminal.options import CONFIG, add_command, add_config, add_flag, add_list, add_model, positive_number
 from .replay import replay
 from .show import show
 
@@ -73,7 +73,7 @@ def _add_record(verbs: Any) -> None:
     text = _help(f"Run{about[3:]}.", _RECORD_EXAMPLES, end=_PRIVACY + _SHOW_EXIT_CODES)
     record = add_command(verbs, "record", about, text, _record)
     record.add_argument("--to", dest="folder", metavar="DIR", required=True, help="folder for the files")
-    record.add_argument("--config", metavar="FILE", help="the gateway's settings (toolwire.toml)")
+    add_config(record)
     add_list(
         record,
         "--upstream",
@@ -134,7 +134,7 @@ def _add_replay(verbs: Any) -> None:
     exchanges = parser.add_argument_group("recorded exchanges")
     exchanges.add_argument("--to", dest="target", metavar="WIRE|MODEL", help="the target: a wire, or provider/model")
     exchanges.add_argument("--url", metavar="URL", help="URL of a gateway or provider to send the request to")
-    exchanges.add_argument("-m", "--model", help="the model to request (default: as recorded)")
+    add_model(exchanges, "the model to request (default: as recorded)")
     exchanges.add_argument("--key-env", metavar="NAME", help="environment variable with the key for --url")
     add_flag(parser, "--json", "print JSON")
 
@@ -177,12 +177,15 @@ def build_settings(arguments: argparse.Namespace) -> Settings:
     from ...gateway.config.settings import TraceRow
     from ...gateway.settings_file import load_settings
 
-    if bool(arguments.config) == bool(arguments.upstream):
+    config = arguments.config
+    if config is None and not arguments.upstream and Path(CONFIG).is_file():
+        config = CONFIG
+    if bool(config) == bool(arguments.upstream):
         raise ConfigError(
             "give either --config or --upstream", hint="use --config FILE, or --upstream with a provider or URL"
         )
-    if arguments.config:
-        settings = load_settings(Path(arguments.config))
+    if config:
+        settings = load_settings(Path(config))
     else:
         upstreams = dict(_parse_upstream(upstream, arguments.key_env) for upstream in arguments.upstream)
         models = {"*": {"upstream": next(iter(upstreams))}}

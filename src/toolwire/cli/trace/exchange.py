@@ -19,7 +19,7 @@ from ...ir.terminal import count_of, neutralise_line
 from ...ir.text import dumps, shorten
 from ...stream.strict import parse_object
 from ...wire import get
-from ..terminal.output import columns, json_text, losses_table, paint, table, terminal_width
+from ..terminal.output import columns, json_text, losses_table, paint, paragraph, table, terminal_width
 
 if TYPE_CHECKING:
     from ...ir.request import Request
@@ -93,7 +93,7 @@ _MAX_WIDTH = 80  # characters shown of arguments and results
 
 def print_exchange(trace: ExchangeTrace, *, bodies: bool) -> None:
     """Print the timeline, calls, results and losses, and with `bodies` the bodies."""
-    print(paint(_format_title(trace), "bold"))
+    print("\n".join(paint(line, "bold") for line in paragraph(_format_title(trace))))
     print()
     print("\n".join(draw_timeline(_rows(trace), trace.outcome.ms)))
     print(f"gateway overhead {format_ms(trace.outcome.overhead_ms)}")

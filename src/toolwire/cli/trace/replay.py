@@ -19,7 +19,7 @@ from ...ir.terminal import count_of, neutralise_text
 from ...ir.text import dumps
 from ..sources.targets import load_tools
 from ..terminal.options import read_variable
-from ..terminal.output import json_text, paint, print_losses, print_note, table
+from ..terminal.output import json_text, paint, print_losses, print_note, print_text, table
 from .exchange import decode_answer, decode_client_request
 from .show import load_trace
 
@@ -82,7 +82,7 @@ def _print_run(trace: RunTrace, error: ReplayDifference | None, *, as_json: bool
         print(json_text({"id": trace.header.id, "same": error is None, "difference": difference}))
     elif error is None:
         requests, calls = len(trace.turns()), len(trace.calls())
-        print(f"the replay is identical: {count_of(requests, 'request')}, {count_of(calls, 'call')}")
+        print_text(f"the replay is identical: {count_of(requests, 'request')}, {count_of(calls, 'call')}")
     else:
         print(paint(neutralise_text(str(error)), "red", sys.stderr), file=sys.stderr)
 

@@ -28,7 +28,7 @@ from ...run.traces.format import (
     RunEnded,
     RunStarted,
 )
-from ..terminal.output import json_text, losses_table, paint, table
+from ..terminal.output import json_text, losses_table, paint, paragraph, table
 from .exchange import TimelineRow, draw_timeline, exchange_as_json, format_ms, print_exchange, short_line
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ _COLOURS = {"run": "green", "request": "blue", "call": "yellow", "approval": "di
 
 def print_run(trace: RunTrace, *, bodies: bool) -> None:
     """Print the timeline, calls, results and losses, and with `bodies` all recorded documents."""
-    print(paint(_format_title(trace), "bold"))
+    print("\n".join(paint(line, "bold") for line in paragraph(_format_title(trace))))
     print()
     print("\n".join(draw_timeline([_row(span) for span in trace.spans], trace.duration_ms)))
     rows = _detail_rows(trace)
@@ -232,7 +232,7 @@ def _load_stored_run(arguments: argparse.Namespace) -> RunTrace:
     from ..agent.runs import find_run_id
     from ..sources.targets import open_store_at
 
-    with closing(open_store_at(arguments.store)) as store:
+    with closing(open_store_at(arguments.store, must_exist=True)) as store:
         stored = store.runs.get(find_run_id(store, arguments.file, arguments.tenant))
         assert stored is not None
         sanitiser = Sanitiser(Redactor(environment_secrets(os.environ)))

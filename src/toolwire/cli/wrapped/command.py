@@ -27,7 +27,7 @@ from ...ir.terminal import count_of
 from ..agent.options import add_model_options, add_tool_options, announce_model, make_price, open_tools
 from ..serve.client_models import UNKNOWN_LIMITS, limits_of, list_models
 from ..serve.tools import ToolLoader
-from ..terminal.options import add_command, read_variable
+from ..terminal.options import CONFIG, add_command, add_config, read_variable
 from ..terminal.output import LogFormatter, print_note
 from .child import ChildProcess
 from .clients import ChildCommand, SessionGateway, child_command, install_hint
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from ...run.traces.recordings import ExchangeTrace
 
 T = TypeVar("T")
-_CONFIG = "toolwire.toml"
 _HELP = """\
 Run a program whose requests to OpenAI, Anthropic, Gemini or Ollama are answered by any model, and print a receipt.
 
@@ -69,8 +68,8 @@ _NOT_FOUND, _NOT_EXECUTABLE = 127, 126  # as a shell's exit codes
 def add_to(commands: Any) -> None:
     """Register `toolwire with` with its options."""
     parser = add_command(commands, "with", "run a program on any model: claude, codex, python app.py", _HELP, run)
-    add_model_options(parser)
-    parser.add_argument("--config", metavar="FILE", help=f"models and upstreams ({_CONFIG}, if it exists)")
+    add_model_options(parser, default=None)
+    add_config(parser)
     parser.add_argument("--record", metavar="FILE", help="record every exchange in a new file, without keys")
     add_tool_options(parser)
     parser.add_argument(
@@ -332,7 +331,7 @@ def session_settings(arguments: argparse.Namespace, key: str) -> tuple[Settings,
     from ...gateway.keys import hash_key
     from ...gateway.settings_file import load_settings
 
-    path = arguments.config or (_CONFIG if Path(_CONFIG).is_file() else None)
+    path = arguments.config or (CONFIG if Path(CONFIG).is_file() else None)
     settings = Settings() if path is None else load_settings(Path(path))
     settings, model = _choose_model(settings, arguments)
     signing = ("secret", "secret_env", "previous_secret", "previous_secret_env")

@@ -16,7 +16,7 @@ from contextlib import aclosing, asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from types import MappingProxyType, NoneType, TracebackType
-from typing import Any, Generic, Literal, Self, TypeAlias, Unpack, cast
+from typing import Any, Generic, Literal, Never, Self, TypeAlias, Unpack, cast
 
 from msgspec.structs import replace
 
@@ -41,7 +41,7 @@ from ...run.tools.toolbox import Source
 from ...run.values.records import Store
 from ..model.interface import Model, UserPrompt, prompt_message
 from ..threads import iterate_blocking, run_blocking
-from ..tools.arguments import check_agent_arguments, takes_no_argument
+from ..tools.arguments import check_agent_arguments, refuse_unknown, takes_no_argument
 from ..tools.runner import Runner
 from ..tools.steps import Approver
 from .answers import Answer, Deps, Output, history_messages, reusable_prefix
@@ -102,8 +102,10 @@ class Agent(Generic[Deps, Output]):
         max_parallel: int = 16,  # as in `Runner`
         price: Callable[[Response], float] | None = None,
         observers: Sequence[Observer] = (),
+        **unknown: Never,
     ) -> None:
-        """Raise ConfigError for options that contradict each other, such as a Runner and a policy."""
+        """Raise ConfigError for options that contradict each other, such as a Runner and a policy, and unknown ones."""
+        refuse_unknown(Agent, unknown)
         check_agent_arguments(
             model=model,
             budget=budget,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Any
 
 from ...ir.errors import ConfigError
@@ -12,6 +14,27 @@ from ...run.session.state import Budget
 
 _VALUES = {"budget": Budget, "policy": Policy, "compaction": Compaction}
 _METHODS = {"model": "ask", "retriever": "choose"}
+
+
+# Names of the same parameter in other agent libraries: OpenAI Agents, PydanticAI, LangChain, Google ADK.
+_OTHER_NAMES = {
+    **dict.fromkeys(("instructions", "instruction", "system_prompt", "prompt"), "system"),
+    "toolsets": "tools",
+    **dict.fromkeys(("result_type", "response_format", "output_schema"), "output_type"),
+    "model_settings": "settings",
+    **dict.fromkeys(("handoffs", "sub_agents"), "transfers"),
+    **dict.fromkeys(("max_turns", "max_iterations", "usage_limits"), "budget"),
+    "checkpointer": "store",
+}
+
+
+def refuse_unknown(kind: type, unknown: Iterable[str]) -> None:
+    """Raise ConfigError for the first argument that a class does not take, with the name of the right parameter."""
+    for name in unknown:
+        known = list(inspect.signature(kind).parameters)
+        close = _OTHER_NAMES.get(name) or next(iter(get_close_matches(name, known, 1)), "")
+        hint = f"use {close}=…" if close in known else f"use {', '.join(known[:-1])}"
+        raise ConfigError(f"{kind.__name__} has no parameter {name!r}", hint=hint)
 
 
 def check_agent_arguments(**arguments: Any) -> None:

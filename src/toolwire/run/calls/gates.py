@@ -147,12 +147,29 @@ def repair(pending: Pending) -> Pending | ToolResult:
     given = call.raw or "" if call.arguments is None else pending.arguments
     repaired = repair_arguments(given, parameters.schema, policy=level, names=(call.name,))
     if repaired.arguments is None:
-        problem_list = "\n".join(f"- {problem}" for problem in repaired.problems)
+        problems = [*_undeclared_names(call, parameters.schema), *repaired.problems]
+        problem_list = "\n".join(f"- {problem}" for problem in problems)
         message = (
             f"The arguments of {call.name} were not accepted, and nothing was run:\n{problem_list}\nCall it again."
         )
         return refusal(call, "invalid_arguments", message)
     return replace(pending, arguments=repaired.arguments, steps=tuple(map(str, repaired.steps)))
+
+
+def _undeclared_names(call: ToolCall, schema: Object) -> list[str]:
+    """Name the arguments that a schema does not declare: probably misspelt ones, beside a problem such as a missing one.
+
+    It depends on the schema only, so a replay without the function has the same text.
+    """
+    declared = schema.get("properties")
+    if not isinstance(declared, dict) or not declared or "patternProperties" in schema:
+        return []
+    if isinstance(schema.get("additionalProperties"), dict):
+        return []
+    unknown = [name for name in call.arguments or {} if name not in declared]
+    if not unknown:
+        return []
+    return [f"{call.name} does not declare {', '.join(unknown)}; it declares {', '.join(declared)}"]
 
 
 def validate(pending: Pending) -> Pending | ToolResult:
