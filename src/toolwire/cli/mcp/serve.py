@@ -11,6 +11,7 @@ import contextlib
 import logging
 import sys
 from contextlib import asynccontextmanager, closing, suppress
+from functools import lru_cache
 from inspect import isfunction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -99,7 +100,7 @@ class ToolsFile:
         found = {}
         for name, module in list(sys.modules.items()):
             file = getattr(module, "__file__", None)
-            if type(file) is str and name != "__main__" and _is_inside(Path(file), self._folder):
+            if type(file) is str and name != "__main__" and _is_inside(file, self._folder):
                 found[name] = module
         return found
 
@@ -147,12 +148,18 @@ def _stamp(file: str) -> _Stamp:
     return found.st_mtime_ns, found.st_size
 
 
-def _is_inside(file: Path, folder: Path) -> bool:
+def _is_inside(file: str, folder: Path) -> bool:
     try:
-        rest = file.resolve().relative_to(folder)
+        rest = _resolve(file).relative_to(folder)
     except (ValueError, OSError):
         return False
     return not {"site-packages", "dist-packages"} & set(rest.parts)
+
+
+# More than the modules of a large program. Without the cache, a reload resolves the files of all modules four times.
+@lru_cache(maxsize=8192)
+def _resolve(file: str) -> Path:
+    return Path(file).resolve()
 
 
 async def follow_changes(server: Server, file: ToolsFile | None, interval: float = _INTERVAL) -> None:
