@@ -190,7 +190,7 @@ def outcome(request, wire):
 
 
 @pytest.mark.parametrize("wire", WIRES)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=2 * settings.default.max_examples, deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_plain_history_is_fitted_as_any_history(wire, seed):
     request = random_request(random.Random(seed), wire)

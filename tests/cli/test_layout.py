@@ -93,7 +93,7 @@ def test_label_of_wide_characters_is_aligned():
     assert [text_width(line) for line in lines[:2]] == [26, 26]
 
 
-@every_case("text", ["é" * 2000, "漢" * 2000, " " * 2000, "a é " * 500, "x/" * 1000, "a" * 2000])
+@every_case("text", ["é" * 800, "漢" * 800, " " * 800, "a é " * 200, "x/" * 400, "a" * 800])
 def test_wrapping_takes_linear_time(text):
     little = count_work(lambda: lay_out([(text, "b")], ("c", "d"), 80))
     much = count_work(lambda: lay_out([(text * 8, "b")], ("c", "d"), 80))

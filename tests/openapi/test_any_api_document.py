@@ -105,7 +105,7 @@ def damaged(draw):
     return document
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=3 * settings.default.max_examples, deadline=None)
 @given(damaged(), st.dictionaries(st.sampled_from(["id", "q", "X-H", "p", "body", "y"]), JSON_VALUES))
 def test_damaged_document_ends_in_a_typed_error_or_in_tools(document, arguments):
     try:
@@ -130,7 +130,7 @@ def test_damaged_document_ends_in_a_typed_error_or_in_tools(document, arguments)
         json.dumps(entry.tool.input_schema)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=2 * settings.default.max_examples, deadline=None)
 @given(st.text(st.sampled_from("{}[]:,-&*!|>'\"#? \n\tabc01<~"), max_size=80))
 def test_any_text_is_a_document_or_a_typed_error(text):
     try:

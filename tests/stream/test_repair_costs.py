@@ -57,7 +57,7 @@ def test_repair_takes_linear_time(hostile):
             repair_arguments(start + piece * count + end, SCHEMA, policy=policy, names=("f",))
 
     repair(1)  # compile the schema
-    assert_linear([(count + 100, count_work(lambda count=count: repair(count))) for count in (100, 400)], slack=1.6)
+    assert_linear([(count + 50, count_work(lambda count=count: repair(count))) for count in (50, 200)], slack=1.6)
 
 
 @pytest.mark.finding("R")

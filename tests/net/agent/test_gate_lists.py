@@ -183,7 +183,7 @@ def outcome(call: ToolCall, effect: str, options: dict[str, Any], policy: Policy
     return found
 
 
-@settings(deadline=None, max_examples=250)
+@settings(deadline=None, max_examples=3 * settings.default.max_examples)
 @given(CALLS, EFFECTS, OPTIONS, POLICIES, REPLIES, st.booleans(), RUNS)
 def test_built_gates_and_all_gates_give_the_same_result(call, effect, options, policy, reply, stored, run):
     built, full = outcome(call, effect, options, policy, reply, stored, run)

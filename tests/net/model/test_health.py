@@ -419,7 +419,7 @@ EVENTS = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=3 * settings.default.max_examples, deadline=None)
 @given(EVENTS, st.booleans())
 def test_any_history_keeps_the_rules(events, can_probe):
     """At most two trials a second; a target is never lost for longer than a cooldown; only outcomes change a state."""
