@@ -97,12 +97,10 @@ class ToolsFile:
 
     def _folder_modules(self) -> dict[str, ModuleType]:
         """Return the imported modules of the folder, without installed packages."""
-        found = {}
-        for name, module in list(sys.modules.items()):
-            file = getattr(module, "__file__", None)
-            if type(file) is str and name != "__main__" and _is_inside(file, self._folder):
-                found[name] = module
-        return found
+        named = {name: module for name, module in list(sys.modules.items()) if name != "__main__"}
+        files = {name: getattr(module, "__file__", None) for name, module in named.items()}
+        inside = (name for name, file in files.items() if type(file) is str and _is_inside(file, self._folder))
+        return {name: named[name] for name in inside}
 
     def reload_if_changed(self) -> bool:
         """Load the file again if it or its modules have changed; return whether its tools were replaced.
@@ -148,18 +146,16 @@ def _stamp(file: str) -> _Stamp:
     return found.st_mtime_ns, found.st_size
 
 
+# More than the modules of a large program. Without the cache, a reload resolves the files of all modules four times.
+_resolve = lru_cache(maxsize=8192)(Path.resolve)
+
+
 def _is_inside(file: str, folder: Path) -> bool:
     try:
-        rest = _resolve(file).relative_to(folder)
+        rest = _resolve(Path(file)).relative_to(folder)
     except (ValueError, OSError):
         return False
     return not {"site-packages", "dist-packages"} & set(rest.parts)
-
-
-# More than the modules of a large program. Without the cache, a reload resolves the files of all modules four times.
-@lru_cache(maxsize=8192)
-def _resolve(file: str) -> Path:
-    return Path(file).resolve()
 
 
 async def follow_changes(server: Server, file: ToolsFile | None, interval: float = _INTERVAL) -> None:

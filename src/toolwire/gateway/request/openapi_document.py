@@ -113,9 +113,9 @@ def path_templates(pattern: str) -> list[str]:
     ['/models/{model}:a', '/models/{model}:b']
     """
     pattern = pattern.replace("\\", "")
-    pattern = re.sub(r"\(\?P<(id|model)>(?:\(\?![^)]*\))?[^)]*\)", r"{\1}", pattern)
-    pattern = re.sub(r"\(\?:([^|)]*)[^)]*\)\??", r"\1", pattern)
-    start, verbs, end = (*re.split(r"\(\?P<verb>([^)]*)\)", pattern), "", "")[:3]
+    pattern = re.sub(r"\(\?P<(id|model)>(?:\(\?![^()]*\))?[^()]*\)", r"{\1}", pattern)
+    pattern = re.sub(r"\(\?:([^|()]*+)[^()]*+\)\??", r"\1", pattern)
+    start, verbs, end = (*re.split(r"\(\?P<verb>([^()]*)\)", pattern), "", "")[:3]
     return [f"{start}{verb}{end}" for verb in verbs.split("|")]
 
 
