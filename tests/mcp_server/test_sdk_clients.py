@@ -7,18 +7,24 @@ import pytest
 
 from mcp_server.server_process import CONJUGATE, TIMEOUT, WORKSHOP, command, effects_in, environment, http_server
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    import mcp_types
-    from fastmcp import Client as FastClient
-    from fastmcp.client.transports import StdioTransport, StreamableHttpTransport
-    from fastmcp.exceptions import ToolError as FastToolError
-    from mcp.client.client import Client
-    from mcp.client.stdio import StdioServerParameters
-    from mcp.shared.exceptions import MCPError
-
 pytestmark = pytest.mark.filterwarnings("ignore")  # theirs, not ours
 MODES = {"stateless": "2026-07-28", "handshake": "legacy", "auto": "auto"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def clients():
+    """Import the clients where their tests run: it takes seconds, which every worker would spend on collecting them."""
+    global Client, FastClient, FastToolError, MCPError, StdioServerParameters, StdioTransport, StreamableHttpTransport
+    global mcp_types
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import mcp_types
+        from fastmcp import Client as FastClient
+        from fastmcp.client.transports import StdioTransport, StreamableHttpTransport
+        from fastmcp.exceptions import ToolError as FastToolError
+        from mcp.client.client import Client
+        from mcp.client.stdio import StdioServerParameters
+        from mcp.shared.exceptions import MCPError
 
 
 @pytest.fixture(scope="module")

@@ -12,20 +12,26 @@ from toolwire.adapters import from_pydantic_ai, to_pydantic_ai
 from toolwire.ir import ConfigError, Media
 from toolwire.testing import ScriptedModel, says
 
-pydantic_ai = pytest.importorskip("pydantic_ai")
 
-from pydantic_ai import DeferredToolRequests, DeferredToolResults, ModelRetry, RunContext, ToolDenied, ToolFailed
-from pydantic_ai.messages import (
-    BinaryContent,
-    ModelRequest,
-    ModelResponse,
-    TextPart,
-    ToolCallPart,
-    ToolReturnPart,
-    UserPromptPart,
-)
-from pydantic_ai.models.function import FunctionModel
-from pydantic_ai.toolsets import CombinedToolset, FunctionToolset
+@pytest.fixture(scope="module", autouse=True)
+def peer():
+    """Import PydanticAI where its tests run: it takes seconds, which every worker would spend on collecting them."""
+    global pydantic_ai, BinaryContent, CombinedToolset, DeferredToolRequests, DeferredToolResults, FunctionModel
+    global FunctionToolset, ModelRequest, ModelResponse, ModelRetry, RunContext, TextPart, ToolCallPart, ToolDenied
+    global ToolFailed, ToolReturnPart, UserPromptPart
+    pydantic_ai = pytest.importorskip("pydantic_ai")
+    from pydantic_ai import DeferredToolRequests, DeferredToolResults, ModelRetry, RunContext, ToolDenied, ToolFailed
+    from pydantic_ai.messages import (
+        BinaryContent,
+        ModelRequest,
+        ModelResponse,
+        TextPart,
+        ToolCallPart,
+        ToolReturnPart,
+        UserPromptPart,
+    )
+    from pydantic_ai.models.function import FunctionModel
+    from pydantic_ai.toolsets import CombinedToolset, FunctionToolset
 
 
 class PydanticAI(Driver):
