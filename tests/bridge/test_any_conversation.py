@@ -94,7 +94,7 @@ def to_body(rng, document, field):
     return text.encode()
 
 
-@settings(max_examples=30)
+@settings(max_examples=settings.default.max_examples // 2)
 @pytest.mark.parametrize("source", WIRES)
 @given(seed=st.integers(0, 2**32))
 def test_cache_changes_no_byte_of_a_conversation(source, seed):

@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+import backtracking
 from backtracking import Attack, StepCounter, find_expensive, nests_backtracking, parse
 
 
@@ -62,7 +63,9 @@ EXPENSIVE = [
 @pytest.mark.finding("SE1")
 @pytest.mark.usefixtures("deep_recursion")
 @pytest.mark.parametrize(("pattern", "method"), EXPENSIVE, ids=lambda value: str(value))
-def test_expensive_patterns_are_found(pattern, method):
+def test_expensive_patterns_are_found(pattern, method, monkeypatch):
+    """Small texts suffice, and cost a quarter: the increase of super-linear cost grows with the text."""
+    monkeypatch.setattr(backtracking, "LARGE", backtracking.LARGE // 2)
     assert find_expensive(pattern, 0, method) is not None
 
 

@@ -5,6 +5,7 @@ from random import Random
 
 import pytest
 
+from toolwire.gateway import routing
 from toolwire.gateway.config.parsing import parse_settings
 from toolwire.gateway.routing.health import HealthTable
 from toolwire.gateway.routing.router import NoTarget, Router, UnknownModel
@@ -154,16 +155,18 @@ def test_requests_with_tools_go_only_to_targets_that_accept_tools():
 
 
 @pytest.mark.parametrize("fails", [True, False])
-def test_number_of_remembered_targets_is_bounded(fails):
+def test_number_of_remembered_targets_is_bounded(fails, monkeypatch):
     """Clients may ask for any number of names."""
+    monkeypatch.setattr(routing.health, "MAX_COOLDOWNS", 100)
+    monkeypatch.setattr(routing.router, "_MAX_REMEMBERED", 100)
     clock = Clock()
     found = router({}, clock)
-    for number in range(1300):
+    for number in range(130):
         target = found.plan(f"a/{number}", tools=False)[0]
         if fails:
             found.fail(target, clock.now, FAILURE)
         clock.now += 1
-    assert len(found._health) <= 1100
+    assert len(found._health) <= 110
 
 
 BODIES = [
