@@ -198,3 +198,11 @@ def test_phone_needs_no_sideways_scrolling(open_page):
         page.get_by_role("tab", name=VIEWS[view], exact=True).click()
         page.locator(f"#view-{view} .viewer .row").first.wait_for()
         assert page.evaluate("document.documentElement.scrollWidth") <= SIZES["phone"][0], view
+
+
+def test_loss_on_a_phone_scrolls_up_to_its_place(open_page):
+    page = open_page(size=SIZES["phone"])
+    show(page, "translate", json.dumps(IMAGE_REQUEST))
+    page.locator(".loss", has_text="inline images").click()
+    expect(page.locator(".source .chosen, .source .band-chosen").first).to_be_in_viewport()
+    expect(page.get_by_role("tab", name="Ollama")).to_have_attribute("aria-selected", "true")

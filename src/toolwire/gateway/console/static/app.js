@@ -1,6 +1,6 @@
 // @ts-check
 // The shell: token, tabs, theme and shortcuts. Views other than the first are loaded when they are opened.
-import { html, render, announce, useState, useEffect, useRef, Announcer, Choice, Dialog, Icon, Problem, Switch } from "./core.js";
+import { html, render, announce, useState, useEffect, useLayoutEffect, useRef, Announcer, Choice, Dialog, Icon, Problem, Switch } from "./core.js";
 import { ask, faultOf, hasToken, takeToken } from "./api.js";
 import { TranslateView } from "./translate.js";
 
@@ -105,7 +105,7 @@ function App() {
     setView(name);
   };
 
-  useEffect(() => {
+  useLayoutEffect(() => {
     const press = (/** @type {KeyboardEvent} */ event) => {
       const target = event.target;
       if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;

@@ -4,7 +4,7 @@
 // The server names the elements of all documents alike (a call is `c0` everywhere), with their places in each text. The element
 // below the pointer or the cursor is lit in all panes; a click pins it and scrolls the other panes to it. A loss has a place in
 // the source and, if something is there instead, one in the target.
-import { html, cx, plural, announce, copyText, useState, useEffect, useMemo, useRef, useCallback, Icon, Choice, Problem } from "./core.js";
+import { html, cx, plural, announce, copyText, useState, useEffect, useLayoutEffect, useMemo, useRef, useCallback, Icon, Choice, Problem } from "./core.js";
 import { layout } from "./lines.js";
 import { Viewer } from "./viewer.js";
 
@@ -16,6 +16,8 @@ import { Viewer } from "./viewer.js";
 /** @typedef {import("./viewer.js").Target} Target */
 /** @typedef {{ from: number, to: number, id: string, changed: boolean }} Range */
 /** @typedef {{ key: string, loss: Loss, targets: string[], places: Record<string, import("./api.js").At | null> }} LossRow  one loss with all targets that have it */
+
+const PHONE = "(max-width: 820px)"; // as in the style sheet: one pane below the other
 
 let serial = 0;
 /** @param {import("./api.js").At | null | undefined} at @returns {Target | null} */
@@ -93,6 +95,7 @@ export function Comparison({ answer, titles, sourceHead, sourceBody, onSnippet, 
   const [targets, setTargets] = useState(/** @type {Record<string, Target | null>} */ ({}));
   const [column, setColumn] = useState("");
   /** @type {{ current: HTMLElement | null }} */ const strip = useRef(null);
+  /** @type {{ current: HTMLElement | null }} */ const sourcePane = useRef(null);
 
   const { source, outputs } = answer;
   const sourceDoc = useMemo(() => layout(source.text), [source.text]);
@@ -133,6 +136,7 @@ export function Comparison({ answer, titles, sourceHead, sourceBody, onSnippet, 
     setTargets((old) => ({ ...old, ...places }));
     const name = only && next.targets.includes(only) ? only : next.targets.includes(current) ? current : next.targets[0];
     if (name) show(name);
+    if (matchMedia(PHONE).matches) sourcePane.current?.scrollIntoView(); // the panes are above the list
   };
   const show = (/** @type {string} */ name) => {
     setColumn(name);
@@ -141,13 +145,14 @@ export function Comparison({ answer, titles, sourceHead, sourceBody, onSnippet, 
   };
   const scrolled = () => {
     const element = strip.current;
-    if (!element || element.clientWidth > 700) return; // one column at a time, on a phone
+    if (!element || !matchMedia(PHONE).matches) return; // one column at a time, on a phone
     const index = Math.round(element.scrollLeft / element.clientWidth);
     const name = outputs[index]?.name;
     if (name) setColumn(name);
   };
 
-  useEffect(() => {
+  // before the next key: an effect after painting would answer it with the old choice
+  useLayoutEffect(() => {
     const press = (/** @type {Event} */ event) => {
       const step = { n: 1, p: -1 }[/** @type {CustomEvent<string>} */ (event).detail];
       if (!step || !shown.length || !strip.current?.offsetParent) return; // of a view that is not shown
@@ -166,7 +171,7 @@ export function Comparison({ answer, titles, sourceHead, sourceBody, onSnippet, 
   const info = answer.elements[lit ?? pinned ?? ""];
 
   return html`<div class="comparison">
-    <section class="pane source" aria-label="Source">
+    <section ref=${sourcePane} class="pane source" aria-label="Source">
       <header>
         <div class="pane-title">
           <h2>${titles[source.name] ?? source.name}</h2>

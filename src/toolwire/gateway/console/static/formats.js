@@ -1,6 +1,6 @@
 // @ts-check
 // View 3: what a model wrote, read as tool calls.
-import { html, cx, plural, useState, useEffect, useMemo, Choice, Select, Switch, Problem, Editor, dropTarget, useSettled } from "./core.js";
+import { html, cx, plural, useState, useEffect, useLayoutEffect, useMemo, Choice, Select, Switch, Problem, Editor, dropTarget, useSettled } from "./core.js";
 import { ask, faultOf } from "./api.js";
 import { layoutText } from "./lines.js";
 import { Viewer } from "./viewer.js";
@@ -76,7 +76,7 @@ export function FormatsView({ meta, active, opened }) {
     setTarget(goTo(found.at));
   };
 
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (!active) return;
     const key = (/** @type {Event} */ event) => {
       const name = /** @type {CustomEvent<string>} */ (event).detail;

@@ -8,7 +8,8 @@ const root = document.getElementById("app");
 if (data && root) {
   const answer = JSON.parse(data.textContent ?? "null");
   root.textContent = "";
-  const titles = answer.titles ?? {};
+  const titles = { ...answer.titles };
+  for (const { name, family } of answer.outputs) if (family === "text") titles[name] = name; // the title of a format describes it
   render(
     html`<div class="shell single">
       <header class="top"><span class="brand"><span class="mark" aria-hidden="true"></span>toolwire</span></header>

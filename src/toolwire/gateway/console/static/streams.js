@@ -106,7 +106,7 @@ export function StreamsView({ meta, active, opened }) {
   const last = Math.max(0, steps.length - 1);
   const move = (/** @type {number} */ next) => setIndex(Math.max(0, Math.min(last, next)));
 
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (!active) return;
     const key = (/** @type {Event} */ event) => {
       const name = /** @type {CustomEvent<string>} */ (event).detail;

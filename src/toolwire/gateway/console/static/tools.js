@@ -110,7 +110,7 @@ export function ToolsView({ meta, active, opened }) {
     if (at && next.tool !== cell.tool) setTarget(goTo(at));
   };
 
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (!active) return;
     const press = (/** @type {Event} */ event) => {
       const name = /** @type {CustomEvent<string>} */ (event).detail;

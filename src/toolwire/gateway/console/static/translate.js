@@ -1,6 +1,6 @@
 // @ts-check
 // View 1: one document in every format.
-import { html, cx, count, announce, copyText, useState, useEffect, useMemo, useRef, Icon, Choice, Switch, Select, Problem, Editor, Dialog, dropTarget, useSettled } from "./core.js";
+import { html, cx, count, announce, copyText, useState, useEffect, useLayoutEffect, useMemo, useRef, Icon, Choice, Switch, Select, Problem, Editor, Dialog, dropTarget, useSettled } from "./core.js";
 import { ask, faultOf } from "./api.js";
 import { Comparison } from "./comparison.js";
 import { layout } from "./lines.js";
@@ -121,7 +121,7 @@ export function TranslateView({ meta, active, opened, onOpen }) {
     setEditing(false);
   };
 
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (!active) return;
     const paste = (/** @type {ClipboardEvent} */ event) => {
       if (isTyping(event.target)) return;
