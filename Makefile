@@ -154,8 +154,8 @@ docs: $(VENV)/docs ## write the generated pages of docs/ and build the site in s
 	$(BIN)/python docs/generate.py
 	$(BIN)/python docs/site/build_site.py
 
-release: $(VENV)/release ## build dist/, check it, and run the README in a clean environment; uploads nothing
-	$(BIN)/python deploy/release.py
+release: $(VENV)/release ## build dist/ twice, compare and check it, write an SBOM, and run the README in a clean environment; uploads nothing
+	$(BIN)/python deploy/release.py $(if $(PUBLISHED),--published)
 
 lock: $(VENV)/test ## write deploy/requirements.lock, the packages of the image, from the environment of the tests
 	$(BIN)/python deploy/lock.py

@@ -1,8 +1,8 @@
 """The requirements of toolwire's extras, and the command that installs an extra.
 
-toolwire is not on PyPI, where another project may take its name, so no hint installs it by name.
+While toolwire is not on PyPI, where another project may take its name, no hint installs it by name (`PUBLISHED`).
 The command names the folder or wheel that toolwire was installed from (`direct_url.json`, PEP 610) while that exists,
-and otherwise the packages of the extra, which are on PyPI. Imports are local, because many modules import this one and
+then toolwire itself once it is published, and otherwise the packages of the extra, which are on PyPI. Imports are local, because many modules import this one and
 only a missing package makes them use it.
 """
 
@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+PUBLISHED = False
+"""True once toolwire is on PyPI; `make release PUBLISHED=yes` sets it."""
 _ROOT = Path(__file__).parents[2]
 """The source tree, if this is one."""
 _EXTRA = re.compile(r"""(?:\s{0,8}\band\s{1,8})?extra\s{0,8}==\s{0,8}['"]([\w-]+)['"]""")
@@ -32,6 +34,8 @@ def _install_extra(extra: str) -> str:
     source, editable = _find_source()
     if source is not None:
         return f"pip install {'-e ' if editable else ''}{quote(f'{source}{suffix}')}"
+    if PUBLISHED:
+        return f"pip install {quote(f'toolwire{suffix}')}"
     packages = requirements_by_extra().get(extra)
     if packages:
         return " ".join(["pip install", *map(quote, packages)])

@@ -54,7 +54,7 @@ def redis_container():
 
 def images():
     return [
-        *instruction("FROM"),
+        *(image.partition(" AS ")[0] for image in instruction("FROM")),
         *(one["image"] for one in COMPOSE["services"].values()),
         *(one["image"] for one in containers()),
     ]
@@ -184,12 +184,17 @@ def test_containers_do_not_run_as_root():
     assert COMPOSE["services"]["redis"]["user"] == "redis"  # its entry point changes the user of redis-server only
 
 
+def image_extras():
+    [extras] = re.findall(r"\.whl\)\[(.*)\]", DOCKERFILE)
+    return extras
+
+
 def test_image_copies_existing_files_and_known_extras():
     for line in instruction("COPY"):
         *sources, _ = shlex.split(line)
-        for source in sources:
+        for source in sources if not line.startswith("--from=build ") else ():
             assert (ROOT / source).exists(), source
-    [extras] = re.findall(r"'/build\[(.*)\]'", DOCKERFILE)
+    extras = image_extras()
     assert set(extras.split(",")) <= set(PROJECT["optional-dependencies"])
     assert (DEPLOY / GATEWAY["build"]["context"] / GATEWAY["build"]["dockerfile"]).is_file()
 
@@ -215,25 +220,33 @@ def test_image_has_a_health_check():
     assert match_route("GET", url, {}).action == "alive"
 
 
+def locked_versions():
+    """The locked versions by package, each with at least one hash."""
+    text = (DEPLOY / "requirements.lock").read_text("utf-8")
+    packages = re.findall(
+        r"^([a-z0-9-]+)==([0-9][0-9a-z.]*)((?: \\\n    --hash=sha256:[0-9a-f]{64})+)$", text, re.MULTILINE
+    )
+    assert sum(1 + hashes.count("--hash") for *_, hashes in packages) == len(text.splitlines()) - 1
+    return {name: version for name, version, _ in packages}
+
+
+@pytest.mark.finding("SE13")
 @pytest.mark.finding("Z26")
 def test_lock_file_has_the_tested_version_of_every_package_in_the_image():
-    locked = [line for line in (DEPLOY / "requirements.lock").read_text("utf-8").splitlines() if line[0] != "#"]
-    assert "--constraint /build/deploy/requirements.lock" in DOCKERFILE
+    assert "--require-hashes --requirement /build/requirements.lock" in DOCKERFILE
+    assert "--require-hashes --requirement deploy/build.lock" in DOCKERFILE
     spec = spec_from_file_location("lock", DEPLOY / "lock.py")
     lock = module_from_spec(spec)
     spec.loader.exec_module(lock)
-    [extras] = re.findall(r"'/build\[(.*)\]'", DOCKERFILE)
-    assert set(lock.EXTRAS) == set(extras.split(","))
-    names = [line.partition("==")[0] for line in locked]
-    assert names == list(lock.closure()), "run `make lock`"
-    assert all(re.fullmatch(r"[a-z0-9-]+==[0-9][0-9a-z.]*", line) for line in locked)
+    assert set(lock.EXTRAS) == set(image_extras().split(","))
+    assert list(locked_versions()) == list(lock.closure()), "run `make lock`"
+    classifiers = [line.rpartition(" ")[2] for line in PROJECT["classifiers"]]
+    assert list(lock.PYTHONS) == [version for version in classifiers if re.fullmatch(r"3\.\d+", version)]
 
 
 @pytest.mark.finding("Z26")
 def test_dependencies_have_upper_bounds_that_allow_the_locked_versions():
-    locked = dict(
-        line.split("==") for line in (DEPLOY / "requirements.lock").read_text("utf-8").splitlines() if line[0] != "#"
-    )
+    locked = locked_versions()
     texts = [*PROJECT["dependencies"], *(text for extra in PROJECT["optional-dependencies"].values() for text in extra)]
     for requirement in map(Requirement, texts):
         if requirement.name not in ("toolwire", "torch"):  # the build of torch depends on the machine

@@ -1,6 +1,8 @@
 """`make release` refuses faulty distributions, and uploads nothing. Building takes a minute, so only its checks run here."""
 
 import importlib.util
+import re
+import sys
 import tarfile
 import tomllib
 import zipfile
@@ -16,7 +18,9 @@ SOURCE_FILES = ("README.md", "LICENSE", "Makefile", "CHANGELOG.md", "docs/README
 def release():
     spec = importlib.util.spec_from_file_location("release", ROOT / "deploy/release.py")
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "deploy"))
+        spec.loader.exec_module(module)
     return module
 
 
@@ -66,11 +70,59 @@ def test_failing_command_ends_the_release(release):
 
 def test_nothing_is_uploaded(release, monkeypatch, tmp_path, capsys):
     commands = []
-    monkeypatch.setattr(release, "run", lambda *command, folder=None: commands.append([str(word) for word in command]))
+    monkeypatch.setattr(release, "run", lambda *command, **_: commands.append([str(word) for word in command]))
     monkeypatch.setattr(release, "DIST", ROOT / "dist-of-the-test")
-    monkeypatch.setattr(release, "check_contents", lambda *_: None)
-    monkeypatch.setattr(release, "try_readme", lambda *_: None)
+    monkeypatch.setattr(release, "git", lambda *_: "")
+    for step in ("build_twice", "check_contents", "try_wheel"):
+        monkeypatch.setattr(release, step, lambda *_: None)
+    monkeypatch.setattr(sys, "argv", ["release.py"])
     release.main()
-    assert [command[2] for command in commands] == ["build", "twine"]
+    assert [command[2] for command in commands] == ["twine"]
     assert "upload" not in [word for command in commands for word in command]
     assert "twine upload dist-of-the-test/toolwire-" in capsys.readouterr().out
+
+
+@pytest.mark.finding("SE13")
+def test_uncommitted_changes_are_refused(release, monkeypatch):
+    monkeypatch.setattr(release, "git", lambda *_: " M README.md")
+    monkeypatch.setattr(sys, "argv", ["release.py"])
+    with pytest.raises(SystemExit, match="built from a commit"):
+        release.main()
+
+
+@pytest.mark.finding("SE13")
+def test_builds_that_differ_are_refused(release, tmp_path, capsys):
+    for folder in ("first", "second"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "a.whl").write_text("same")
+    release.compare(tmp_path / "first", tmp_path / "second")
+    first, second, name = capsys.readouterr().out.split()
+    assert first == second and len(first) == 64 and name == "a.whl"
+    (tmp_path / "second" / "a.whl").write_text("other")
+    with pytest.raises(SystemExit, match="differ"):
+        release.compare(tmp_path / "first", tmp_path / "second")
+
+
+@pytest.mark.finding("SE13")
+def test_publication_is_recorded_once(release, monkeypatch, tmp_path):
+    """It is a value of the source that the hints read, so the published wheel has it."""
+    flag = tmp_path / "_extras.py"
+    flag.write_text(
+        (ROOT / "src/toolwire/_extras.py").read_text("utf-8").replace("PUBLISHED = True", "PUBLISHED = False")
+    )
+    monkeypatch.setattr(release, "ROOT", tmp_path)
+    monkeypatch.setattr(release, "FLAG", flag)
+    with pytest.raises(SystemExit, match="commit it and repeat"):
+        release.set_published()
+    assert "\nPUBLISHED = True\n" in flag.read_text("utf-8")
+    release.set_published()
+
+
+@pytest.mark.finding("SE13")
+def test_build_backend_and_its_dependencies_are_pinned_with_hashes():
+    """`make release` installs them in an empty environment with --require-hashes, which fails if one is missing."""
+    requirements = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["build-system"]["requires"]
+    assert requirements[0].startswith("hatchling==")
+    lock = (ROOT / "deploy/build.lock").read_text("utf-8")
+    locked = re.findall(r"^(\S+==\S+) \\\n    --hash=sha256:[0-9a-f]{64}", lock, re.MULTILINE)
+    assert sorted(locked) == sorted(requirements), "run `make lock`"

@@ -539,6 +539,7 @@ FINDINGS_2 = {
     "SE10": Entry("no server of an OpenAPI operation leaves the path of base_url"),
     "SE11": Entry("a worker accepts connections when it is ready"),
     "SE12": Entry("skills, NO_PROXY, TLS errors through a proxy and hidden characters in names are safe"),
+    "SE13": Entry("packages of the image and the build backend have hashes; builds are compared, with an SBOM"),
     "SE14": Entry("requests that wait for an upstream connection are counted and bounded"),
     # operation
     "OP1": Entry("health checks on new connections are answered under overload"),
