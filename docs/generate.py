@@ -3,6 +3,7 @@
 docs/wires.md          from the codecs: each concept is encoded on each wire, and the new fields are its location
 docs/translation.md    from `translate`: each statement of a request, for each pair of wires (translation_table.py)
 docs/architecture.svg  from the import contracts (picture.py)
+docs/pictures/         from commands, codecs and tables (pictures.py)
 docs/rules/            from the rules of the audit: one page per rule, and an index
 docs/violations.md     from every dialect (violations.py)
 docs/limits.md         from the constraints, wires and dialects (limits.py)
@@ -24,6 +25,7 @@ from format_table import FORMATS_PAGE, TABLE, format_table, formats_page
 from limits import LIMITS_PAGE, limits_page
 from msgspec.structs import replace
 from picture import PICTURE, draw
+from pictures import PICTURES, pictures
 from request_statements import LOCATED
 from settings_schema import SCHEMA_FILE, settings_schema
 from statements import CALL, FREE, MARK, Statement
@@ -257,17 +259,21 @@ def main() -> int:
         TABLE: format_table(),
         FORMATS_PAGE: formats_page(),
         SCHEMA_FILE: settings_schema(),
+        **pictures(),
         **rules_pages(),
     }
-    gone = [path for path in RULES.glob("*") if path not in made]
+    gone = [path for folder in (RULES, PICTURES) for path in folder.glob("*") if path not in made]
     if "--check" not in sys.argv:
         RULES.mkdir(exist_ok=True)
+        PICTURES.mkdir(exist_ok=True)
         for path in gone:
             path.unlink()
         for path, text in made.items():
             path.write_text(text, encoding="utf-8")
         repository = Path(__file__).parent.parent
-        others = ", ".join(path.relative_to(repository).as_posix() for path in made if path.parent != RULES)
+        others = ", ".join(
+            path.relative_to(repository).as_posix() for path in made if path.parent not in (RULES, PICTURES)
+        )
         print(f"wrote {others} and {len([path for path in made if path.parent == RULES])} pages in {RULES.name}/")
         return 0
     stale = [path for path, text in made.items() if not path.exists() or path.read_text(encoding="utf-8") != text]

@@ -78,17 +78,6 @@ def test_generated_files_are_up_to_date():
     assert done.returncode == 0, done.stderr
 
 
-def test_readme_starts_with_the_claim_and_three_short_quickstarts():
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert "Write a tool once; call it from any model, over any wire." in text.partition("\n## ")[0]
-    section = text.partition("## Quickstarts")[2].partition("\n## ")[0]
-    quickstarts = section.split("\n**")[1:]
-    assert len(quickstarts) == 3
-    for quickstart in quickstarts:
-        code = [block for language, _, block in FENCE.findall(quickstart) if language != "text"]
-        assert 0 < sum(bool(line.strip()) for block in code for line in block.splitlines()) < 10
-
-
 @every_case("page", [*TUTORIALS, ROOT / "README.md", ROOT / "docs/testing-tools.md"], ids=page_id)
 def test_text_before_a_file_names_it(page):
     """GitHub does not render the title of a code block, so a reader needs the name in the text."""
