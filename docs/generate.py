@@ -262,7 +262,7 @@ def main() -> int:
         **pictures(),
         **rules_pages(),
     }
-    gone = [path for folder in (RULES, PICTURES) for path in folder.glob("*") if path not in made]
+    gone = [path for path in (*RULES.glob("*"), *PICTURES.glob("*.svg")) if path not in made]
     if "--check" not in sys.argv:
         RULES.mkdir(exist_ok=True)
         PICTURES.mkdir(exist_ok=True)

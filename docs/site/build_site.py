@@ -40,7 +40,7 @@ def build(site: Path) -> list[str]:
         if found:
             return found
         pages = folder / "pages"
-        shutil.copytree(pages, output / "markdown", ignore=shutil.ignore_patterns("*.css", "*.svg", "*.py"))
+        shutil.copytree(pages, output / "markdown", ignore=shutil.ignore_patterns("*.css", "*.svg", "*.png", "*.py"))
     write_versions(site)
     return problems(output, version)
 

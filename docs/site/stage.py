@@ -84,7 +84,7 @@ def site_pages() -> dict[str, str]:
 
 def _static_files() -> dict[str, str]:
     """Map each file that is copied as it is to its path on the site: pictures, and charts beside their pages."""
-    found = [*(ROOT / "docs/experiments").glob("*.svg"), *(ROOT / "docs/pictures").glob("*.svg")]
+    found = [*(ROOT / "docs/experiments").glob("*.svg"), *(ROOT / "docs/pictures").glob("*.*")]
     charts = sorted(path.relative_to(ROOT).as_posix() for path in found)
     return {**_STATIC, **{path: path.removeprefix("docs/") for path in charts}}
 

@@ -58,6 +58,15 @@ def test_picture_has_a_title_both_schemes_and_a_page_and_loads_nothing(picture):
     assert len(svg) < 20_000
 
 
+def test_pictures_of_the_console_are_small_and_on_a_page():
+    pictures = sorted((ROOT / "docs/pictures").glob("*.png"))
+    page = (ROOT / "docs/console.md").read_text(encoding="utf-8")
+    assert len(pictures) == 4
+    for picture in pictures:
+        assert f"(pictures/{picture.name})" in page
+        assert picture.stat().st_size < 120_000  # all of them are in the repository, and none is in the wheel
+
+
 def test_diagram_has_no_arrow_from_or_to_an_unknown_box():
     from diagrams import DIAGRAMS
 

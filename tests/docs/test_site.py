@@ -230,6 +230,7 @@ def test_broken_link_fails_the_build(tmp_path, link, problem):
 
 
 @pytest.mark.full
+@pytest.mark.finding("NU8")
 def test_site_from_the_cache_is_that_of_a_full_build(tmp_path, monkeypatch):
     """A changed page, changed search settings and a new link target are not taken from the cache; warnings are repeated."""
     pytest.importorskip("material", reason="`make docs` installs the generator")
@@ -276,6 +277,7 @@ def test_searches_are_named_by_the_list():
     assert len(searches) == 20
 
 
+@pytest.mark.finding("NU8")
 @pytest.mark.parametrize(("found", "problems"), [(["b", "c", "a"], 0), (["b", "c", "d", "a"], 1)])
 def test_page_after_the_third_place_of_a_search_is_a_miss(found, problems):
     from check_site import misses
