@@ -504,6 +504,9 @@ FINDINGS_2 = {
         "model and settings have one spelling and default; typed text stays out of answers; wrong argument names are "
         "reported beside missing ones; Agent names the right parameter; every protocol is offered at the start"
     ),
+    "NU8": Entry(
+        "the README has figures of the results, a picture and reasons; searches find a name's page; only changed pages are rendered"
+    ),
     "NU9": Entry("settings have a JSON Schema, values a notebook display, and the gateway an OpenAPI document"),
     # text, repair, schemas, audit
     "TX1": Entry("safe repair prefers a declared property name to an undeclared one"),
