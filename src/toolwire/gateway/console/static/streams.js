@@ -161,16 +161,20 @@ export function StreamsView({ meta, active, opened }) {
 
 /** A number of bytes, or nothing. @param {{ label: string, value: number | null, least: number, most: number, onChange: (value: number | null) => void }} props */
 function Bytes({ label, value, least, most, onChange }) {
+  // what is typed but not entered yet: an answer that arrives meanwhile must not replace it
+  const [draft, setDraft] = useState(/** @type {string | null} */ (null));
   return html`<label class="field">${label}<input
       class="bytes"
       type="number"
       inputmode="numeric"
       min=${least}
       max=${most}
-      value=${value ?? ""}
+      value=${draft ?? value ?? ""}
       placeholder="–"
+      onInput=${(/** @type {any} */ event) => setDraft(event.currentTarget.value)}
       onChange=${(/** @type {any} */ event) => {
         const text = event.currentTarget.value;
+        setDraft(null);
         const number = Math.round(Number(text));
         onChange(text === "" || !Number.isFinite(number) ? null : Math.max(least, Math.min(most, number)));
       }}
