@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Sequence
 from logging import getLogger
 from secrets import token_hex
 from time import monotonic, sleep
@@ -217,7 +216,8 @@ _TABLES = (_TABLE, _INDEX)
 _INSERT = (
     f"INSERT INTO toolwire_usage VALUES ({', '.join('?' * len(UsageRow.__struct_fields__))}) ON CONFLICT DO NOTHING"
 )
-_GROUP_COLUMNS = {"key": "key", "model": "model"}
+_SQLITE_DAY = "date(time, 'unixepoch')"
+_POSTGRES_DAY = "to_char(to_timestamp(time) AT TIME ZONE 'UTC', 'YYYY-MM-DD')"
 _SUMS = """
 SELECT {what}, count(*), sum(CASE WHEN status >= 400 OR error IS NOT NULL THEN 1 ELSE 0 END), sum(input), sum(output),
     sum(cached), sum(reasoning), sum(calls), sum(seconds)
@@ -229,45 +229,29 @@ def open_usage(address: str) -> UsageStore:
     """Return the store at `address`. It is opened on first use. Raise ConfigError for an unknown scheme."""
     scheme = address.partition("://")[0] if "://" in address else ""
     if scheme in ("postgresql", "postgres"):
-        return PostgresUsage(address)
+        return _SqlUsage(PostgresLink(address, _TABLES, "toolwire_usage", "state.usage"), _POSTGRES_DAY)
     if not scheme and address:
-        return SqliteUsage(address)
+        return _SqlUsage(SqliteLink(address, _TABLES), _SQLITE_DAY)
     raise ConfigError(
         f"unsupported usage store: {display_name(address)}", hint="use a file, or postgresql://user@host/database"
     )
 
 
-class SqliteUsage:
-    """Usage in a SQLite file."""
+class _SqlUsage:
+    """Usage in a SQLite file, or in PostgreSQL for any number of machines. `day` is the expression for a row's day."""
 
-    def __init__(self, path: str) -> None:
-        self._link = SqliteLink(path, _TABLES)
-
-    def add(self, rows: list[UsageRow]) -> None:
-        self._link.insert(_INSERT, [astuple(row) for row in rows])
-
-    def sums(self, by: str, since: float) -> list[UsageSum]:
-        group_column = {**_GROUP_COLUMNS, "day": "date(time, 'unixepoch')"}[by]
-        [found] = self._link.execute((_SUMS.format(what=group_column), (since,)))
-        return _to_sums(found)
-
-    def close(self) -> None:
-        self._link.close()
-
-
-class PostgresUsage:
-    """Usage in PostgreSQL, for any number of machines."""
-
-    def __init__(self, url: str) -> None:
-        self._link = PostgresLink(url, _TABLES, "toolwire_usage", "state.usage")
+    def __init__(self, link: SqliteLink | PostgresLink, day: str) -> None:
+        self._link = link
+        self._group_columns = {"key": "key", "model": "model", "day": day}
 
     def add(self, rows: list[UsageRow]) -> None:
+        """Insert rows, except those that are stored. Raise StoreError if the database is unavailable."""
         self._link.insert(_INSERT, [_to_row_values(row) for row in rows])
 
     def sums(self, by: str, since: float) -> list[UsageSum]:
-        group_column = {**_GROUP_COLUMNS, "day": "to_char(to_timestamp(time) AT TIME ZONE 'UTC', 'YYYY-MM-DD')"}[by]
-        [found] = self._link.execute((_SUMS.format(what=group_column), (since,)))
-        return _to_sums(found)
+        """Return the sums since a time, by "key", "model" or "day". Raise StoreError if the database is unavailable."""
+        [found] = self._link.execute((_SUMS.format(what=self._group_columns[by]), (since,)))
+        return [convert((group, *map(int, counts), seconds), UsageSum) for group, *counts, seconds in found]
 
     def close(self) -> None:
         self._link.close()
@@ -276,7 +260,3 @@ class PostgresUsage:
 def _to_row_values(row: UsageRow) -> tuple[Any, ...]:
     """Replace NUL, which PostgreSQL cannot store in a text."""
     return tuple(value.replace("\0", "\ufffd") if isinstance(value, str) else value for value in astuple(row))
-
-
-def _to_sums(rows: Sequence[Sequence[Any]]) -> list[UsageSum]:
-    return [convert((group_column, *map(int, counts), seconds), UsageSum) for group_column, *counts, seconds in rows]
