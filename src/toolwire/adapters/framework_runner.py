@@ -112,7 +112,7 @@ def choose_effect(name: str, effects: Effects | None, *metadata: object) -> Effe
     """Return the effect of a tool: from `effects`, from its own metadata, or `write`, the most cautious one.
 
     Metadata come from `tool_metadata`, or the annotations of MCP (`readOnlyHint`, `idempotentHint`), also inside a
-    field `annotations`.
+    field `annotations`. Raise ConfigError for an unknown effect.
     """
     chosen = None if effects is None else effects.get(name)
     if chosen is not None and chosen not in get_args(Effect):

@@ -168,7 +168,10 @@ def _approval_rule(tool: BaseTool) -> ApprovalRule:
 
 
 async def _call_tool(tool: BaseTool, arguments: Object) -> Any:
-    """Call a tool of ADK. The call has been approved if it has to be, so it is confirmed."""
+    """Call a tool of ADK. The call has been approved if it has to be, so it is confirmed.
+
+    Raise ToolError with the error that it reports.
+    """
     response = await tool.run_async(args=arguments, tool_context=_tool_context(ToolConfirmation(confirmed=True)))
     if isinstance(response, dict) and response.keys() == {"error"}:
         raise ToolError(str(response["error"]))

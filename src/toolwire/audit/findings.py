@@ -27,7 +27,7 @@ _SCHEMA_RULES = ("TW02", "TW03", "TW04")  # these rules name dialects, the other
 
 
 def parse_targets(names: Collection[str]) -> tuple[str, ...]:
-    """Split comma-separated names and check that each is a known target."""
+    """Split comma-separated names and check that each is a known target. Raise ConfigError if not."""
     targets = tuple(dict.fromkeys(one.strip() for name in names for one in name.split(",") if one.strip()))
     for target in targets:
         if target not in DIALECTS:

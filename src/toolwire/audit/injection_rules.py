@@ -196,7 +196,10 @@ _MAX_BLOBS = 20  # per text, each of which is decoded; the first sentence found 
 
 
 def _decoded_text(text: str) -> str:
-    """Return the text of the first base64 that decodes to a sentence. Hashes, keys and images do not."""
+    """Return the text of the first base64 that decodes to a sentence. Hashes, keys and images do not.
+
+    Return "" if there is none.
+    """
     for number, found in enumerate(_ENCODED_TEXT.finditer(text)):
         blob = found.group()
         if number == _MAX_BLOBS:

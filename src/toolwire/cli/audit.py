@@ -201,7 +201,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _check_prefixes(prefixes: Sequence[str]) -> None:
-    """Reject a prefix that matches no rule, because a misspelled `--ignore` would have no effect."""
+    """Reject a prefix that matches no rule, because a misspelled `--ignore` would have no effect.
+
+    Raise ConfigError for it.
+    """
     from ..audit.explain import list_rules
 
     known = [rule.id for rule in list_rules()]

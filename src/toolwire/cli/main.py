@@ -43,7 +43,10 @@ def add_to(commands: Any) -> None:
 
 
 def print_script(arguments: argparse.Namespace) -> int:
-    """Print the script of argcomplete, which calls `toolwire` for the candidates."""
+    """Print the script of argcomplete, which calls `toolwire` for the candidates.
+
+    Raise MissingExtra without argcomplete.
+    """
     try:
         from argcomplete.shell_integration import shellcode
     except ImportError:

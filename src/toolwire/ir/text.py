@@ -53,7 +53,10 @@ def text_to_bytes(value: JSON) -> bytes:
 
 
 def finite_to_bytes(value: JSON) -> bytes:
-    """Like `to_bytes`, for values parsed from JSON, which cannot contain NaN or infinities."""
+    """Like `to_bytes`, for values parsed from JSON, which cannot contain NaN or infinities.
+
+    Raise EncodeError for other values.
+    """
     try:
         return _encode(value)
     except _ENCODE_FAILURES as error:
@@ -94,7 +97,7 @@ def escape(text: str) -> bytes:
     r"""Encode text as the inside of a JSON string literal, which may become part of a line (see `to_line`).
 
     >>> escape('say "hi"')
-    b'say \\"hi\\"'
+    b'say \\"hi\\"' Raise EncodeError for a lone surrogate.
     """
     try:
         return escape_separators(_encode(text)[1:-1])
@@ -103,7 +106,7 @@ def escape(text: str) -> bytes:
 
 
 def unescape(escaped: bytes) -> str:
-    """Decode the inside of a JSON string literal."""
+    """Decode the inside of a JSON string literal. Raise ProtocolError if it is invalid."""
     try:
         return _decode_text(b'"%b"' % escaped)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -282,7 +282,10 @@ def balance(
 
 
 def hold_out_tools(names: Iterable[str], share: float, seed: int = 0) -> frozenset[str]:
-    """Choose the tools that only the test set may contain: a share of them, at least one, and not all."""
+    """Choose the tools that only the test set may contain: a share of them, at least one, and not all.
+
+    Raise ConfigError for fewer than two tools.
+    """
     _check_share(share)
     known = sorted(set(names))
     if len(known) < 2:

@@ -102,7 +102,7 @@ def write_gguf(folder: Path, target: Path, *, matrices: str = "f16") -> None:
 
 
 def _read_gguf(source: Path) -> tuple[Object, Any]:
-    """Return the metadata and the tensors of a file."""
+    """Return the metadata and the tensors of a file. Raise ConfigError if it cannot be read."""
     from gguf import GGUFReader
 
     try:
@@ -369,7 +369,10 @@ def _without_offsets(document: Mapping[str, Any]) -> Any:
 
 
 def _write_tensor(writer: Any, name: str, value: Any, config: Any, matrices: str) -> None:
-    """Write a tensor under its GGUF name, permuted if llama.cpp expects that; vectors stay f32."""
+    """Write a tensor under its GGUF name, permuted if llama.cpp expects that; vectors stay f32.
+
+    Q8_0 becomes f16 for rows that are no multiple of 32.
+    """
     import gguf
 
     plain = _gguf_name(name)

@@ -231,7 +231,7 @@ def _find_dtype(name: str) -> torch.dtype:
 
 
 def _find_device(name: str) -> torch.device:
-    """Return a device on which a tensor can be made."""
+    """Return a device on which a tensor can be made. Raise ConfigError if none can be made there."""
     import torch
 
     try:

@@ -43,7 +43,10 @@ _SplitItem = TypeVar("_SplitItem", bound=TrainingItem)
 def read_training_file(
     path: str | Path, *, on_rejected: Callable[[RejectedExample], None] | None = None
 ) -> list[TrainingItem]:
-    """Read a file of conversations in any training format, or of texts (`{"text": …}`), as mining writes them."""
+    """Read a file of conversations in any training format, or of texts (`{"text": …}`), as mining writes them.
+
+    Raise ConfigError if it has none.
+    """
     file = Path(path)
     items: list[TrainingItem] = list(
         _read_texts(file) if _has_texts(file) else read_examples(file, on_rejected=on_rejected)

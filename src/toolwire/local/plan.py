@@ -78,7 +78,10 @@ _MAX_RESULT = 2000  # characters; the context has 4,096 tokens, and a token can 
 
 
 def rewrite_history(messages: Sequence[Message], losses: Losses) -> tuple[Message, ...]:
-    """Rewrite calls and results as plain text; if the last message is a result, ask the model to report it."""
+    """Rewrite calls and results as plain text; if the last message is a result, ask the model to report it.
+
+    The question of that result moves into the last message. Parts that cannot be rendered are added to `losses`.
+    """
     names: dict[str, str] = {}
     rewritten = [
         replace(message, parts=_render_parts(message.parts, names, losses, join("messages", index)))

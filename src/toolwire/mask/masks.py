@@ -140,7 +140,10 @@ class Mask:
         self.tokenizer = tokenizer
 
     def start(self, max_tokens: int | None = None) -> MaskState:
-        """Begin an output; with `max_tokens` it is completed within this number of tokens if that is possible."""
+        """Begin an output; with `max_tokens` it is completed within this number of tokens if that is possible.
+
+        Raise ConfigError for a limit below 1.
+        """
         if max_tokens is None:
             return MaskState(self._matcher.deep_copy(), self.tokenizer)
         if type(max_tokens) is not int or max_tokens < 1:
@@ -303,7 +306,7 @@ class BatchMask:
         return self._rows
 
     def accept(self, tokens: Sequence[int]) -> None:
-        """Continue each output with its token."""
+        """Continue each output with its token. Raise ConfigError for another number of tokens."""
         if len(tokens) != len(self.states):
             raise ConfigError(f"expected {len(self.states)} tokens, got {len(tokens)}")
         for state, token in zip(self.states, tokens, strict=True):

@@ -62,7 +62,10 @@ class MaskProcessor(LogitsProcessor):
             self._follow(self._batch, output_ids)
 
     def _follow(self, batch: BatchMask, input_ids: Any) -> None:
-        """Accept the tokens that were generated since the last step."""
+        """Accept the tokens that were generated since the last step.
+
+        Raise ConfigError if rows of the batch were exchanged.
+        """
         start = self._prompt_length + self._seen
         if self._seen and input_ids[:, start - 1].tolist() != self._last:
             raise ConfigError("the rows of the batch were exchanged", hint="use masks without beam search")

@@ -282,7 +282,7 @@ def _key_header(tool: ApiTool) -> dict[str, str]:
 
 
 def _credentials_note(tool: ApiTool, applied: AppliedCredentials) -> str:
-    """Return a note for the operator if the document requires credentials and none were sent."""
+    """Return a note for the operator if the document requires credentials and none were sent. Return "" otherwise."""
     if applied.secrets or not tool.security:
         return ""
     names = " or ".join(" + ".join(names) for names in tool.security if names)

@@ -114,7 +114,7 @@ class References:
         self._document = document
 
     def at(self, pointer: str) -> JSON:
-        """Return the value at a JSON pointer."""
+        """Return the value at a JSON pointer. Raise SchemaError if there is none."""
         try:
             return resolve(self._document, pointer)
         except (KeyError, IndexError, TypeError, ValueError):

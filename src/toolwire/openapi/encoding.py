@@ -29,7 +29,7 @@ _MAX_NESTING = 20  # levels; `qs` reads 5 by default, and the URL has a limit of
 
 
 def percent_encode(text: str, *, allow_reserved: bool = False) -> str:
-    """Percent-encode everything except unreserved characters (RFC 3986)."""
+    """Percent-encode everything except unreserved characters (RFC 3986). Raise EncodeError for a lone surrogate."""
     safe = _UNRESERVED | _HARMLESS_RESERVED if allow_reserved else _UNRESERVED
     try:
         data = text.encode()

@@ -205,7 +205,10 @@ def _argument_name(parameter: ApiParameter, taken: Object) -> str:
 
 
 def _check_placeholders(path: str, parameters: Mapping[str, ApiParameter]) -> None:
-    """Require a path parameter for each placeholder, and a placeholder for each path parameter."""
+    """Require a path parameter for each placeholder, and a placeholder for each path parameter.
+
+    Raise SchemaError if one is missing.
+    """
     declared = {parameter.name for parameter in parameters.values() if parameter.location == "path"}
     placeholders = set(_PLACEHOLDER.findall(path))
     if declared != placeholders:

@@ -123,7 +123,10 @@ def _host_of(url: str) -> str:
 
 
 def _detail(response: ApiResponse, clean: SecretFilter) -> str:
-    """Return the server's message, shortened and without secrets: compact JSON, the title of an HTML page, or text."""
+    """Return the server's message, shortened and without secrets: compact JSON, the title of an HTML page, or text.
+
+    Return "" if there is none.
+    """
     kind = response.media_type
     if kind and not _TEXTS.fullmatch(kind):
         return ""

@@ -116,6 +116,7 @@ def load_api_specs(folder: str | Path, *, readers: Sequence[SpecReader] = ()) ->
 
 
 def _list_files(root: Path) -> Iterator[Path]:
+    """Yield a file itself, or the files below a folder in the order of their names, without hidden ones."""
     if not root.is_dir():
         yield root
     for parent, folders, names in os.walk(root):  # does not follow links to folders

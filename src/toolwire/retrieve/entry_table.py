@@ -147,7 +147,7 @@ class EntryTable:
         return indexed.server, indexed.tool.name
 
     def indexed(self, number: int) -> IndexedTool:
-        """Return the tool of an entry with its server and tags."""
+        """Return the tool of an entry with its server and tags. Raise KeyError for an unknown number."""
         known = self._tools.get(number)
         if known is None:
             if self._saved is None:

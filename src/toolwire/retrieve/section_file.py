@@ -197,7 +197,7 @@ class IndexFile:
         self._data = data
 
     def array(self, name: str) -> NDArray[Any]:
-        """Return a section as an array. It shares the memory of the file."""
+        """Return a section as an array. It shares the memory of the file. Raise IndexFileError if its size is wrong."""
         form, place = _FORMS[name], self.manifest.sections[name]
         columns = self.manifest.info.dimensions if form.columns < 0 else form.columns
         try:
@@ -207,14 +207,14 @@ class IndexFile:
             raise self.damaged(f"the section {name!r} has the wrong size") from None
 
     def texts(self, name: str) -> list[str]:
-        """Return a section with a JSON array of texts."""
+        """Return a section with a JSON array of texts. Raise IndexFileError if it is damaged."""
         try:
             return msgspec.json.decode(self._slice(name), type=list[str])
         except (msgspec.MsgspecError, UnicodeDecodeError):
             raise self.damaged(f"the section {name!r} is not a list of texts") from None
 
     def check(self, name: str) -> None:
-        """Compare the checksum of a section."""
+        """Compare the checksum of a section. Raise IndexFileError if it does not match."""
         if crc32(self._slice(name)) != self.manifest.sections[name].check:
             raise self.damaged(f"the checksum of the section {name!r} does not match")
 

@@ -336,7 +336,7 @@ OUTPUT_DIALECTS: dict[str, Dialect] = {
 
 
 def dialect(name: str) -> Dialect:
-    """Return the dialect of this name, with or without its version."""
+    """Return the dialect of this name, with or without its version. Raise ConfigError for an unknown name."""
     bare, _, version = name.partition("@")
     found = DIALECTS.get(bare) or OUTPUT_DIALECTS.get(bare)
     if found is None or (version and version != found.version):

@@ -61,7 +61,10 @@ def skip_reasoning(text: str, at: int, attempt: RepairAttempt) -> int:
 
 
 def _find_end(text: str, opener: re.Match[str]) -> int:
-    """Return the position after the mark that closes `opener`. Reasoning may quote its own marks, in pairs."""
+    """Return the position after the mark that closes `opener`. Reasoning may quote its own marks, in pairs.
+
+    Raise BrokenJSON if there is none.
+    """
     kind, depth = _kind(opener), 1
     for mark in _MARK.finditer(text, opener.end()):
         if _kind(mark) == kind:
@@ -200,7 +203,7 @@ def check_trailing_text(text: str, at: int, end: int, attempt: RepairAttempt) ->
 
 
 def _skip_doubled_brace(text: str, at: int, end: int) -> int:
-    """Return the position after the second of two closing braces."""
+    """Return the position after the second of two closing braces. Raise BrokenJSON if there is only one."""
     closer = _SECOND_BRACE.match(text, at, end)
     if closer is None:
         raise invalid_error("two opening braces and one closing brace", at)

@@ -77,7 +77,10 @@ def read_over_escaped(text: str, at: int, end: int, attempt: RepairAttempt) -> t
 
 
 def _read_over_escape(backslashes: str, follows: str, at: int, attempt: RepairAttempt) -> str:
-    r"""Return the JSON for backslashes before `follows` in a string between `\"` and `\"`."""
+    r"""Return the JSON for backslashes before `follows` in a string between `\"` and `\"`.
+
+    Raise BrokenJSON if it is ambiguous.
+    """
     is_letter = follows in _LETTER_ESCAPES
     if backslashes == "\\" and is_letter:
         return backslashes

@@ -276,7 +276,7 @@ def _has_infinity(value: JSON, most: int) -> bool | None:
 
 
 def parse_object(data: bytes | str, *, limit: int = LIMIT) -> Object:
-    """Like `parse`, for documents that must be objects."""
+    """Like `parse`, for documents that must be objects. Raise ProtocolError for any other value."""
     value = parse(data, limit=limit)
     if type(value) is not dict:
         raise ProtocolError(f"expected a JSON object, got {type_label(value)}")

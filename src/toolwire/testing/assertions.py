@@ -141,7 +141,10 @@ def assert_calls(answer: Any, expected: Sequence[ExpectedToolCall]) -> None:
 
 
 def assert_same(actual: Any, expected: Any) -> None:
-    """Compare two values, canonical or JSON, by meaning: `toolwire.testing.same`."""
+    """Compare two values, canonical or JSON, by meaning: `toolwire.testing.same`.
+
+    Raise AssertionError with the differing lines.
+    """
     if not same(actual, expected):
         lines = ["the values differ (- expected, + actual)", *difference_lines(expected, actual)]
         raise AssertionError("\n".join(lines))
@@ -176,7 +179,10 @@ def _json_lines(value: Any) -> list[str]:
 
 
 def _calls_of(answer: Any) -> list[ToolCall]:
-    """Return the calls of an answer, a response, a message or a list of calls."""
+    """Return the calls of an answer, a response, a message or a list of calls.
+
+    Raise ConfigError for any other value.
+    """
     found = getattr(answer, "calls", None)
     if found is None:
         found = getattr(answer, "parts", answer)

@@ -79,7 +79,7 @@ def require_object(value: JSON, *pointer: str | int) -> Object:
 
 
 def read_string(raw: Object, key: str) -> str:
-    """Return the required string under `key`."""
+    """Return the required string under `key`. Raise ProtocolError if there is none."""
     value = raw.get(key)
     if type(value) is str:
         return value
@@ -96,7 +96,10 @@ def read_optional_string(raw: Object, key: str) -> str | None:
 
 
 def read_integer(raw: Object, key: str) -> int | None:
-    """Return the integer under `key`, or None; a float without a fraction (`5.0`) is accepted."""
+    """Return the integer under `key`, or None; a float without a fraction (`5.0`) is accepted.
+
+    Raise ProtocolError for any other value.
+    """
     value = raw.get(key)
     if value is None or type(value) is int:
         return value

@@ -133,7 +133,7 @@ def restore_spelling(out: Object, form: Object) -> None:
 
 
 def _read_stops(value: str | list[Any], key: str) -> tuple[str, ...]:
-    """Return the stop sequences as a tuple; one string is one sequence."""
+    """Return the stop sequences as a tuple; one string is one sequence. Raise ProtocolError if one is no text."""
     if type(value) is str:
         return (value,)
     for index, item in enumerate(value):

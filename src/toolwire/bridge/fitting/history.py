@@ -173,7 +173,10 @@ CLOSING = "[Continue.]"
 
 
 def fit_ends(turns: list[DraftMessage], can: Capabilities, losses: Losses) -> list[DraftMessage]:
-    """Start and end with a user message, and end without trailing whitespace, where the target requires it."""
+    """Start and end with a user message, and end without trailing whitespace, where the target requires it.
+
+    Return the changed turns, and add every change to `losses`.
+    """
     if can.starts_with_user:
         turns = _start_with_user(turns, losses)
     if not turns or turns[-1].message.role != "assistant" or not turns[-1].parts:

@@ -87,7 +87,10 @@ class PropertyLifter:
         return self._field_prefix(field) + (raw if field.codec is None else dumps(apply_codec(field.codec.lift, value)))
 
     def _partial_field(self, name_as_json: str, piece: str) -> str:
-        """Return the text of an incomplete property, if its value is carried unchanged and cannot mean absence."""
+        """Return the text of an incomplete property, if its value is carried unchanged and cannot mean absence.
+
+        Return "" for any other.
+        """
         if self.streaming:
             self._sent_length += len(piece)
             return piece

@@ -143,7 +143,10 @@ class ChatSession:
         self.turns = [*self.turns[1 - _MAX_TURNS :], turn]
 
     def undo(self) -> ChatTurn:
-        """Remove the last prompt and its answer, and return them. Effects of its tools are not undone."""
+        """Remove the last prompt and its answer, and return them. Effects of its tools are not undone.
+
+        Raise ConfigError if there is none.
+        """
         if not self.turns:
             raise ConfigError("there is nothing to undo")
         turn = self.turns.pop()
@@ -152,7 +155,10 @@ class ChatSession:
         return turn
 
     def take_last_prompt(self) -> list[PromptItem]:
-        """Return the last prompt, and remove it and its answer, to send it again."""
+        """Return the last prompt, and remove it and its answer, to send it again.
+
+        Raise ConfigError if there is none.
+        """
         if self.dropped is None and not self.turns:
             raise ConfigError("there is no prompt to send again")
         dropped, self.dropped = self.dropped, None

@@ -365,7 +365,10 @@ def _parse_object(text: str) -> Object:
 
 
 def _run_document(run: StoredRun) -> dict[str, Any]:
-    """Return the fields of a run for `--json`, without its token."""
+    """Return the fields of a run for `--json`, without its token.
+
+    The digest is omitted too; the status is the displayed one.
+    """
     document: dict[str, Any] = msgspec.to_builtins(run)
     hidden = ("token", "digest")
     return {

@@ -269,7 +269,10 @@ async def _read_resource(arguments: argparse.Namespace) -> list[JSON]:
 
 
 async def _suggest(client: McpClient, uri: str) -> str:
-    """Return a hint with the most similar address, as far as the server lists its resources."""
+    """Return a hint with the most similar address, as far as the server lists its resources.
+
+    Return "" if none is similar.
+    """
     try:
         listed = await client.resources()
     except ToolwireError:
@@ -295,6 +298,7 @@ exit codes: 0 done   2 wrong usage, unknown prompt, or no answer
 
 
 def add_prompt(commands: Any) -> None:
+    """Register `toolwire mcp prompt` with its options."""
     parser = add_command(commands, "prompt", "get a prompt of a server", _PROMPT_HELP, run_prompt)
     add_target(parser, files=False)
     parser.add_argument("prompt", metavar="NAME", help="name of the prompt")

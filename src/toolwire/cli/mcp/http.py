@@ -195,7 +195,7 @@ def make_guard(arguments: argparse.Namespace, host: str) -> Guard:
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """Parse `:8000`, `localhost:8000`, `[::1]:8000` or a bare port."""
+    """Parse `:8000`, `localhost:8000`, `[::1]:8000` or a bare port. Raise ConfigError for any other text."""
     found = re.fullmatch(r"(?:(\[[0-9a-fA-F:]+\]|[^:\[\]]*):)?(\d{1,5})", text)
     if found is None or int(found[2]) > 65535:
         raise ConfigError(f"invalid address {text!r}", hint="use --http :8000 or --http localhost:8000")

@@ -185,7 +185,7 @@ def _write(change: FileChange) -> None:
 
 
 def _read(path: Path) -> str:
-    """Return the content of a file, or an empty string if it does not exist."""
+    """Return the content of a file, or an empty string if it does not exist. Raise ConfigError if it cannot be read."""
     try:
         return path.read_text("utf-8")
     except FileNotFoundError:

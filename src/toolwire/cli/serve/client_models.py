@@ -312,7 +312,7 @@ def shell_words(variables: dict[str, str]) -> str:
 
 
 def _model_note(available: AvailableModels) -> str:
-    """Return a shell comment with the names of the models."""
+    """Return a shell comment with the names of the models. Return "" if there are none."""
     if not available.names:
         return ""
     rest = len(available.names) - _MAX_NAMES

@@ -154,7 +154,7 @@ def parse_file(file: str, data: bytes) -> Any:
 
 
 def read_bytes(file: str) -> bytes:
-    """Read a file, or standard input for `-`."""
+    """Read a file, or standard input for `-`. Raise ConfigError if it cannot be read."""
     if file == "-" and sys.stdin is None:
         raise ConfigError("standard input is closed", hint="name a file")
     try:

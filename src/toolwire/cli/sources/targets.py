@@ -133,7 +133,10 @@ def add_target(parser: Any, *, files: bool = True) -> None:
 
 
 def positive_seconds(text: str) -> float:
-    """Parse a duration for argparse: a positive number of seconds, at most a day."""
+    """Parse a duration for argparse: a positive number of seconds, at most a day.
+
+    Raise ArgumentTypeError for another number.
+    """
     seconds = float(text)
     if not 0 < seconds <= _MAX_TIMEOUT:
         raise argparse.ArgumentTypeError(f"must be above 0 and at most {_MAX_TIMEOUT}, got {text}")

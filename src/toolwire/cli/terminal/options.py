@@ -84,21 +84,21 @@ def add_config(parser: Any, *, is_nested: bool = False) -> None:
 
 
 def whole_number(text: str) -> int:
-    """Parse a whole number, such as a seed."""
+    """Parse a whole number, such as a seed. Raise ArgumentTypeError for other texts."""
     if not re.fullmatch(r"[0-9]{1,18}", text):
         raise argparse.ArgumentTypeError(f"must be a whole number, got {text!r}")
     return int(text)
 
 
 def positive_number(text: str) -> int:
-    """Parse a whole number of at least 1."""
+    """Parse a whole number of at least 1. Raise ArgumentTypeError for other texts."""
     if not re.fullmatch(r"[0-9]{1,18}", text) or not int(text):
         raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, got {text!r}")
     return int(text)
 
 
 def percentage(text: str) -> float:
-    """Parse a number from 0 to 100."""
+    """Parse a number from 0 to 100. Raise ArgumentTypeError for other texts."""
     if not re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,6})?", text) or float(text) > 100:
         raise argparse.ArgumentTypeError(f"must be a number from 0 to 100, got {text!r}")
     return float(text)

@@ -106,7 +106,7 @@ def add_index(actions: Any) -> None:
 def _index(arguments: argparse.Namespace) -> int:
     """Create or update an index file under a lock, and print the changes and the refused tools.
 
-    Raises `ConfigError` without a source and --remove.
+    Raises `ConfigError` without a source and --remove. Return 0.
     """
     if not arguments.source and not arguments.remove:
         raise ConfigError("no source of tools is given", hint=f"give {GROUP_SOURCE_HELP}, or --remove SERVER")

@@ -352,7 +352,10 @@ class LogFile:
         os.close(self._descriptor)
 
     def _open_file(self) -> int:
-        """Open the file for its owner only: its lines name models, keys and tools. An existing file keeps its mode."""
+        """Open the file for its owner only: its lines name models, keys and tools. An existing file keeps its mode.
+
+        Raise ConfigError if it cannot be opened.
+        """
         try:
             return os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         except OSError as error:

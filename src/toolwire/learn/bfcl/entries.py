@@ -60,14 +60,17 @@ def answer_rows(category: str, folder: Path) -> Iterator[Object]:
 
 
 def class_rows(name: str, folder: Path) -> Iterator[Object]:
-    """Yield the functions of a class of the multi-turn categories."""
+    """Yield the functions of a class of the multi-turn categories. Raise ConfigError for an unknown class."""
     if name not in _CLASS_FILES:
         raise ConfigError(f"unknown class {name!r} of the leaderboard", hint=f"known are {', '.join(_CLASS_FILES)}")
     return _rows(folder / "multi_turn_func_doc" / f"{_CLASS_FILES[name]}.json")
 
 
 def _file_name(category: str, folder: Path) -> str:
-    """Return the file name of a category; it contains the version of the leaderboard."""
+    """Return the file name of a category; it contains the version of the leaderboard.
+
+    Raise ConfigError for an unknown category.
+    """
     for file in sorted(folder.glob(f"BFCL_v*_{category}.json"), reverse=True):
         if file.stem.partition("_v")[2].partition("_")[2] == category:
             return file.name

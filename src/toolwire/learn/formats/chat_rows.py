@@ -212,7 +212,7 @@ def require_learnable(example: Example) -> None:
 
 
 def read_turns(row: Object) -> list[tuple[str, str]]:
-    """Read the turns of ShareGPT: the speaker and the text of each."""
+    """Read the turns of ShareGPT: the speaker and the text of each. Raise ProtocolError if there are none."""
     turns = decode_list(row, "conversations", _read_turn)
     if not turns:
         raise ProtocolError("'conversations' is missing or empty", pointer="/conversations")

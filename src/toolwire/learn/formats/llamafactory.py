@@ -158,7 +158,10 @@ def _write_turn(message: Message, losses: Losses) -> Object:
 
 
 def flat_tools(example: Example, losses: Losses) -> list[Object]:
-    """Return declarations of name, description and parameters; the trainer requires parameters with properties."""
+    """Return declarations of name, description and parameters; the trainer requires parameters with properties.
+
+    Raise EncodeError for a tool that has no such declaration.
+    """
     found: list[Object] = []
     for index, tool in enumerate(example.tools):
         written = write_tool(tool, losses, f"/tools/{index}")

@@ -64,7 +64,7 @@ def _read_parameters(parameters: Object) -> Object:
     """Return xLAM's parameters as a JSON Schema object.
 
     A parameter is required unless `optional`, its type (`str, optional`) or a default makes it optional; `optional:
-    false` takes precedence over a default.
+    false` takes precedence over a default. Raise ProtocolError for a type that is no text.
     """
     properties: Object = {}
     required: list[str] = []

@@ -90,7 +90,10 @@ def propose_positions(
 
 
 def call_start_tokens(model: LanguageModel) -> list[int]:
-    """Return the tokens that begin a call: an opening bracket, and one with a space before it if that is one token."""
+    """Return the tokens that begin a call: an opening bracket, and one with a space before it if that is one token.
+
+    Raise ConfigError if there is no such token.
+    """
     found = {tuple(model.encode(text)) for text in ("[", " [")}
     tokens = sorted(tokens[0] for tokens in found if len(tokens) == 1)
     if not tokens:

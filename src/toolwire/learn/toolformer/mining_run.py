@@ -96,7 +96,7 @@ def _open(entry: ListedTool) -> MiningTool:
 
 
 def _read_pairs(file: str) -> Mapping[str, str]:
-    """Read two columns separated by a tab."""
+    """Read two columns separated by a tab. Raise ConfigError for a line without two columns."""
     pairs: dict[str, str] = {}
     for number, one in enumerate(read_texts(file), 1):
         left, tab, right = one.text.partition("\t")

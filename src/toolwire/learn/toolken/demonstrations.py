@@ -211,7 +211,7 @@ def demonstrations_of_examples(model: LanguageModel, examples: Iterable[Example]
     """Return one demonstration for each answer of recorded conversations, in the model's chat template.
 
     A call is replaced by its result in one line, as `generate_with_toolkens` inserts it. The declarations of tools are not
-    in the prompt: toolkens replace them. Answers with weight 0 are context only.
+    in the prompt: toolkens replace them. Answers with weight 0 are context only. Raise ConfigError if it has none.
     """
     if not model.tokenizer.chat_template:
         raise ConfigError("the model has no chat template", hint="use a model that was trained for conversations")

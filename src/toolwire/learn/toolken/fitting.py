@@ -81,7 +81,10 @@ def fit_toolkens(
     dev: Sequence[Demonstration],
     **options: Unpack[FitOptions],
 ) -> ToolkenFit:
-    """Train a head with a toolken for each tool that `train` calls. Without `bias`, it is calibrated on `dev`."""
+    """Train a head with a toolken for each tool that `train` calls. Without `bias`, it is calibrated on `dev`.
+
+    Raise ConfigError if it calls none.
+    """
     names = tool_names(train)
     if not names:
         raise ConfigError("no demonstration has a call", hint="mark calls in the texts")

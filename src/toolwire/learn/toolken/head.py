@@ -190,7 +190,10 @@ def schema_digest(tool: Tool) -> str:
 def describe_tools(
     names: Sequence[str], tools: Sequence[Tool] = (), examples: Mapping[str, Sequence[ArgumentExample]] | None = None
 ) -> tuple[ToolkenTool, ...]:
-    """Return the tools of a head with the digests of their schemas and their examples for argument mode."""
+    """Return the tools of a head with the digests of their schemas and their examples for argument mode.
+
+    Raise ConfigError if a tool is not given.
+    """
     known = {tool.name: tool for tool in tools}
     missing = [name for name in names if name not in known] if tools else []
     if missing:

@@ -115,7 +115,10 @@ class QuestionResponder:
             return Failure(request.id, INTERNAL_ERROR, error_text(error))
 
     async def answer_all(self, requests: Object) -> Object:
-        """Answer the requests in an `InputRequired` result, by the server's names."""
+        """Answer the requests in an `InputRequired` result, by the server's names.
+
+        Raise ProtocolError for a request without a method.
+        """
         out: Object = {}
         for name, question in requests.items():
             if type(question) is not dict or type(question.get("method")) is not str:
@@ -325,7 +328,10 @@ class McpClient:
         return await fetch_all_pages(page, key)
 
     async def resources(self) -> list[JSON]:
-        """List the resources, followed by the resource templates. Raise RpcError if the server refuses."""
+        """List the resources, followed by the resource templates. Raise RpcError if the server refuses.
+
+        The list is empty if the server offers none.
+        """
         if not self._offers("resources"):
             return []
         listed = await self._fetch_list("resources")
@@ -340,7 +346,7 @@ class McpClient:
         return await self._fetch_list("prompts") if self._offers("prompts") else []
 
     async def read(self, uri: str) -> list[JSON]:
-        """Read the contents of a URI, in MCP format."""
+        """Read the contents of a URI, in MCP format. Raise ProtocolError if the answer has none."""
         contents = (await self._request_with_input("resources/read", {"uri": uri})).get("contents")
         if type(contents) is not list:
             raise ProtocolError("the resource has no contents", pointer="/contents", status=502)

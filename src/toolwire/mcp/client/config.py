@@ -83,7 +83,10 @@ class ServerSpec(Value, frozen=True):
 
 
 def _check_url(url: str, name: str) -> None:
-    """Reject URLs that are not HTTP, and unencrypted URLs of other machines: headers may contain secrets."""
+    """Reject URLs that are not HTTP, and unencrypted URLs of other machines: headers may contain secrets.
+
+    Raise ConfigError for them.
+    """
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigError(f"url of server {name!r} must be an HTTP URL, got {url!r}")

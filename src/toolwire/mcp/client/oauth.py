@@ -282,7 +282,7 @@ def _check_address(url: str, resource: str) -> str:
     """Return a URL that the MCP server at `resource` names, if it may be used.
 
     It must be https, except on this machine. Only a server on this machine or on a private network may name addresses
-    there, because services at such addresses may trust every request.
+    there, because services at such addresses may trust every request. Raise NotAuthorized if not.
     """
     parts, host = _split_url(url), urlsplit(resource).hostname or ""
     if is_private(parts.hostname or "") and not is_private(host):
@@ -293,7 +293,7 @@ def _check_address(url: str, resource: str) -> str:
 
 
 def _split_url(url: str) -> SplitResult:
-    """Split a URL from an untrusted source."""
+    """Split a URL from an untrusted source. Raise NotAuthorized if it is invalid."""
     try:
         parts = urlsplit(url)
         _ = parts.port

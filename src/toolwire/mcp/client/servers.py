@@ -181,7 +181,7 @@ class McpServers:
         """Return the tools of all servers, or of the named ones. The tool names are the same either way.
 
         The toolbox is live: an agent offers tools that appear during its run from the next turn, and withdraws tools
-        that disappear or change.
+        that disappear or change. Raise ConfigError for an unknown name.
         """
         unknown = [name for name in servers if name not in self.clients]
         if unknown:

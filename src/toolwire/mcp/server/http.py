@@ -286,7 +286,7 @@ def _is_stateless(message: RpcMessage, headers: Mapping[str, str]) -> bool:
 
 
 def _required_meta(request: RpcRequest) -> Meta:
-    """Return the `_meta` of a stateless request, in which the version is required."""
+    """Return the `_meta` of a stateless request, in which the version is required. Raise RpcError without it."""
     try:
         meta = read_meta(request.params)
     except RpcError as error:

@@ -139,7 +139,10 @@ def resource(
     """Make a decorator that turns a function into a resource."""
 
     def make(function: Callable[..., Any]) -> Resource:
-        """Make the resource. The variables of its URI must be the parameters of the function."""
+        """Make the resource. The variables of its URI must be the parameters of the function.
+
+        Raise ConfigError if not.
+        """
         made = Resource(uri, name or function.__name__, function, _description(function), media_type, title)
         named = set(_VARIABLE.findall(uri))
         taken = set(infer_tool(function).input_schema["properties"])  # type: ignore[index]

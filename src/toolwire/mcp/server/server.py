@@ -377,7 +377,10 @@ class _InputRequiredReply(NamedTuple):
 
 
 def _scope_key(key: str, principal: str) -> str:
-    """Prefix the key with the principal, so that callers cannot share keys."""
+    """Prefix the key with the principal, so that callers cannot share keys.
+
+    Raise RpcError for an empty or a long key.
+    """
     if not 0 < len(key) <= _MAX_KEY_LENGTH:
         raise RpcError(INVALID_PARAMS, f"idempotency key must have 1 to {_MAX_KEY_LENGTH} characters, got {len(key)}")
     return f"{principal}/{key}" if principal else key

@@ -110,7 +110,7 @@ class HttpSessions:
         return session, session_id
 
     def find(self, session_id: str, principal: str) -> HttpSession:
-        """Return the session, if it exists and belongs to the caller."""
+        """Return the session, if it exists and belongs to the caller. Raise RpcError if not."""
         session = self._sessions.get(session_id)
         if session is None or session.principal != principal:
             raise RpcError(INVALID_REQUEST, "session not found; send initialize again", status=404)

@@ -340,7 +340,10 @@ class HttpConnection(asyncio.Protocol):
     # callbacks of the parser
 
     def on_message_begin(self) -> None:
-        """Begin a response: the first, or the one after an interim response."""
+        """Begin a response: the first, or the one after an interim response.
+
+        Raise ConnectionError for a response without a request.
+        """
         if self._is_complete:
             raise ConnectionError("a response without a request")
         self._fields = []

@@ -134,7 +134,10 @@ class _Replay:
         self._problem: Difference | None = None  # a call without a recorded result
 
     def __getattr__(self, name: str) -> Any:
-        """Return a property of the agent's own model: its capabilities decide the form of structured outputs."""
+        """Return a property of the agent's own model: its capabilities decide the form of structured outputs.
+
+        Raise AttributeError for other names.
+        """
         if name in _MODEL_FACTS and self._agent is not None:
             return getattr(self._describe_model(self._agent), name)
         raise AttributeError(name)

@@ -212,7 +212,10 @@ def _write_option(option: CommandOption, value: Any) -> list[str]:
 
 
 def _write_value(option: CommandOption, value: str) -> list[str]:
-    """Return the words of an option with a value. A separate value must not look like an option."""
+    """Return the words of an option with a value. A separate value must not look like an option.
+
+    Raise RefusedCall if it does.
+    """
     if option.style != "separate":
         return [f"{option.name}={value}" if option.name.startswith("--") else f"{option.name}{value}"]
     if value.startswith("-") and not value[1:].isdigit():

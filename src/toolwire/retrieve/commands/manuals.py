@@ -73,7 +73,7 @@ def _subcommand(own: SystemCommand, literals: Sequence[str], text: str, usage: S
 
 
 def _summary(sections: Iterable[PageSection]) -> str:
-    """Return the text after the dash of the NAME section."""
+    """Return the text after the dash of the NAME section. Return "" if there is none."""
     for section in sections:
         if section.title == "NAME":
             text = " ".join(f"{entry.tag} {entry.text}".strip() for entry in section.entries)
@@ -85,7 +85,7 @@ def _summary(sections: Iterable[PageSection]) -> str:
 
 
 def _description(sections: Iterable[PageSection]) -> str:
-    """Return the first paragraphs of the description."""
+    """Return the first paragraphs of the description. Return "" if there are none."""
     for section in sections:
         if section.title == "DESCRIPTION":
             texts = [entry.text for entry in section.entries if not entry.tag and entry.text]
@@ -350,7 +350,10 @@ def _usage(lines: Sequence[str]) -> Iterator[str]:
 
 
 def _help_summary(lines: Sequence[str]) -> str:
-    """Return the first line of prose: not a usage, an option or a heading."""
+    """Return the first line of prose: not a usage, an option or a heading.
+
+    Return "" if the first 60 lines have none.
+    """
     in_usage = False
     for line in lines[:60]:
         text = line.strip()

@@ -186,7 +186,7 @@ def _paths(value: Any, rest: Sequence[str]) -> Iterator[str]:
 
 
 def _path_text(value: Any) -> str:
-    """Return a path, text or a path object, as text."""
+    """Return a path, text or a path object, as text. Raise Uncheckable for any other value."""
     text = _as_json(value)
     if not isinstance(text, str):
         raise Uncheckable(f"got {format_value(value)}")
@@ -372,7 +372,7 @@ def _is_finite(value: Any) -> bool:
 
 
 def _url_text(value: Any) -> str:
-    """Return a URL, text or one of pydantic's URL types, as text."""
+    """Return a URL, text or one of pydantic's URL types, as text. Raise Uncheckable for any other value."""
     if isinstance(value, str):
         return str.__str__(value)
     if hasattr(value, "unicode_string"):

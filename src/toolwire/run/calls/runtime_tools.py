@@ -65,7 +65,10 @@ def add_search_tool(box: Toolbox) -> Tool:
 
 
 def _search_tools(query: str, context: CallContext, k: int = _DEFAULT_COUNT) -> ToolResult:
-    """Search in a thread, because a query may have to be encoded."""
+    """Search in a thread, because a query may have to be encoded.
+
+    Return the found tools as a text for the model. Raise ToolError for an empty query, or without other tools.
+    """
     session = context.session
     if session is None or session.tool_search is None:
         raise ToolError("This conversation has no other tools.")
@@ -204,7 +207,7 @@ def output_entries(outputs: StoredOutputs) -> list[Entry]:
         return f"{text}\n\n[characters {offset:,} to {min(size, offset + len(text)):,} of {size:,}]"
 
     def search_output(id: str, pattern: str, context: CallContext, offset: int = 0) -> Object:  # noqa: A002
-        """Run in a thread: the search may read many megabytes."""
+        """Run in a thread: the search may read many megabytes. Raise ToolError for an unknown id."""
         matches = outputs.search(context.run_id, id, pattern, start=offset, limit=_MAX_MATCHES + 1)
         if matches is None:
             raise _not_stored(id)

@@ -35,7 +35,7 @@ def dump_messages(messages: Iterable[Message]) -> str:
 
 
 def load_messages(text: str | bytes) -> tuple[Message, ...]:
-    """Decode messages that `dump_messages` encoded."""
+    """Decode messages that `dump_messages` encoded. Raise ProtocolError for any other text."""
     try:
         return _decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:

@@ -107,7 +107,10 @@ def _check_names(settings: ModelSettings) -> None:
 
 
 def _convert_params(params: Params, values: dict[str, Any]) -> Params:
-    """Replace parameters; check the types, because the settings may come from a file."""
+    """Replace parameters; check the types, because the settings may come from a file.
+
+    Raise ConfigError for a wrong type.
+    """
     fields = {name: getattr(params, name) for name in Params.__struct_fields__} | values
     try:
         return msgspec.convert(fields, Params)

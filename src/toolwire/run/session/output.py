@@ -231,7 +231,10 @@ class StructuredOutput(Generic[T]):
         return self._resolved
 
     def _annotation(self) -> Any:
-        """Return the type of the argument or of the brackets, which Python stores after the constructor has run."""
+        """Return the type of the argument or of the brackets, which Python stores after the constructor has run.
+
+        Raise ConfigError if there is none.
+        """
         if self._type is not None:
             return self._type
         generic = getattr(self, "__orig_class__", None)

@@ -96,7 +96,10 @@ class RunTrace(Value, frozen=True):
         return max(max(span.start.ms, 0.0 if span.end is None else span.end.ms) for span in self.spans)
 
     def request(self) -> Request:
-        """Return the first request of the outermost run, with all its tools."""
+        """Return the first request of the outermost run, with all its tools.
+
+        Raise ConfigError for a trace without such a run.
+        """
         start = self.root.start
         if not isinstance(start, RunStarted):
             raise ConfigError(

@@ -55,7 +55,10 @@ def derive_key(run_id: str, tool: str, arguments: Object, occurrence: int, tenan
 
 
 def store_key(key: str, tenant: str = "") -> str:
-    """Return the store key for a key that the caller or the tool chose; each tenant has its own namespace."""
+    """Return the store key for a key that the caller or the tool chose; each tenant has its own namespace.
+
+    Raise ConfigError for an empty or a long key.
+    """
     if not key or len(key) > _MAX_KEY_LENGTH:
         raise ConfigError(f"an idempotency key must have 1 to {_MAX_KEY_LENGTH} characters, got {len(key)}")
     return f"{tenant}/{key}" if tenant else key

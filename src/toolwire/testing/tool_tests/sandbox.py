@@ -110,7 +110,7 @@ class ToolSandbox:
         return text.replace(str(self.root), "${root}")
 
     def last_errors(self) -> str:
-        """Return the end of the standard error of the child process."""
+        """Return the end of the standard error of the child process. Return "" if it is empty."""
         try:
             with self.stderr.open("rb") as stream:
                 stream.seek(max(0, os.fstat(stream.fileno()).st_size - _MAX_ERRORS))

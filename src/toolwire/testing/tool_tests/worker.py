@@ -299,7 +299,10 @@ class ToolWorker:
         return self._request(RepeatedCall, 2, do="call_twice", tool=tool, arguments=arguments, key=key)
 
     def _request(self, kind: type[ReplyType], allowed_calls: float, /, **request: Any) -> ReplyType:
-        """Send the name of a method of `ChildCalls` with its arguments, and read its result."""
+        """Send the name of a method of `ChildCalls` with its arguments, and read its result.
+
+        Raise WorkerStopped if the process has died.
+        """
         view = memoryview(json.dumps(self.sandbox.expand(request)).encode() + b"\n")
         try:
             while view:

@@ -261,7 +261,8 @@ class _Envelope:
 def read_arguments(turn: ParseContext, terminators: Terminals) -> Parsing[None]:
     """Read the arguments of a started call, and end the call; text that is not JSON makes it invalid.
 
-    Truncated, after the call has ended as truncated, if the text ends inside them.
+    Truncated, after the call has ended as truncated, if the text ends inside them. Raise Malformed if they begin with
+    a letter.
     """
     reader, writer = turn.reader, turn.writer
     turn.spans.begin_arguments()

@@ -211,6 +211,7 @@ class _TurnRules:
         return self._arguments[tool.name]
 
     def _tool_arguments(self, tool: Tool) -> str:
+        """Add a rule for the arguments of a tool, and return its name. Keywords that it cannot express are residual."""
         decoded = decoding_schema(arguments_schema(tool), limits=self.options.limits, cautious=self.options.cautious)
         reader = SchemaBranches(decoded.schema, decoded.residual, self.options.limits)
         expression = argument_grammar(self.rules, self.template.arguments, tool, reader)

@@ -181,7 +181,7 @@ class _TextGuard:
     def apply(self, schema: JSON) -> JSON:
         """Return the schema with the pattern on all strings and keys; a schema without a shape becomes a free value.
 
-        Constants stay as they are.
+        Constants stay as they are. Set `uses_free` for a free value.
         """
         if schema is False or (isinstance(schema, dict) and ("enum" in schema or "const" in schema)):
             return schema

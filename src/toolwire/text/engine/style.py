@@ -288,7 +288,10 @@ class StyleBase(Value, frozen=True):
         yield from ()
 
     def template(self) -> CallTemplate:
-        """Return the written form of calls as data, for a grammar. A style without one has no grammar."""
+        """Return the written form of calls as data, for a grammar. A style without one has no grammar.
+
+        Raise ConfigError for it.
+        """
         hint = "implement template() in the style, or use a mask for the JSON of one tool's arguments"
         raise ConfigError(f"the style {type(self).__name__} has no call template", hint=hint)
 

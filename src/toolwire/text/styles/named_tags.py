@@ -228,7 +228,7 @@ class NestedCalls(StyleBase, frozen=True):
         output.end(value)
 
     def _read_tag(self, turn: ParseContext) -> Parsing[str]:
-        """Read the next tag, without its brackets."""
+        """Read the next tag, without its brackets. Raise Truncated if it has no end."""
         yield from turn.reader.read_spaces()
         yield from turn.reader.expect(f"{self.mark}<")
         tag, end = yield from turn.reader.read_word(terminals(">"))

@@ -72,7 +72,10 @@ def decode_request(body: Object) -> Request:
 
 
 def _read_system(raw: JSON, extra: Extra) -> Message:
-    """Read the system instruction; a bare string is accepted and recorded as form."""
+    """Read the system instruction; a bare string is accepted and recorded as form.
+
+    Raise ProtocolError if it is invalid.
+    """
     if type(raw) is str:  # tolerated: a bare text
         extra[_FORM] = {**extra.get(_FORM, {}), ":system": "string"}
         raw = {"parts": [{"text": raw}]}

@@ -181,7 +181,10 @@ def _read_candidate(raw: JSON) -> Alternative:
 
 
 def _read_parts(content: Object, content_extra: Extra) -> list[Part]:
-    """Read the parts of a candidate's content; role and form go into `content_extra`."""
+    """Read the parts of a candidate's content; role and form go into `content_extra`.
+
+    Raise ProtocolError if one is invalid.
+    """
     fields = read_fields(content, ("role", "parts"), _CONTENT, content_extra, ("parts",))
     if fields.get("role") != "model":
         content_extra[f"{_CONTENT}~"] = {**content_extra.get(f"{_CONTENT}~", {}), ":role": fields.get("role")}

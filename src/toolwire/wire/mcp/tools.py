@@ -38,7 +38,7 @@ def list_tools(body: JSON) -> tuple[Tool, ...]:
 
 
 def declarations(body: JSON) -> list[JSON]:
-    """Return the raw declarations of a `tools/list` reply."""
+    """Return the raw declarations of a `tools/list` reply. Raise ProtocolError for another document."""
     reply = _reply(body)
     tools = reply.get("tools") if type(reply) is dict else reply
     if type(tools) is not list:

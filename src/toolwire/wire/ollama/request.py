@@ -177,7 +177,10 @@ def _keep_spelling(spelled: Object, extra: Extra) -> None:
 
 
 def _read_think(value: JSON) -> ReasoningConfig | None:
-    """Read `think`: a boolean, or an effort level. Thinking is always shown if it is enabled."""
+    """Read `think`: a boolean, or an effort level. Thinking is always shown if it is enabled.
+
+    Raise ProtocolError for another type.
+    """
     if value is None or value == "":
         return None
     if type(value) is bool:
@@ -188,7 +191,7 @@ def _read_think(value: JSON) -> ReasoningConfig | None:
 
 
 def _read_format(value: JSON) -> OutputFormat | None:
-    """Read `format`: the string `json`, or a JSON Schema."""
+    """Read `format`: the string `json`, or a JSON Schema. Raise ProtocolError for any other value."""
     if value is None or value == "":
         return None
     if value == "json":

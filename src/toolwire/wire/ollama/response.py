@@ -84,7 +84,10 @@ def odd_envelope(body: Object) -> Extra:
 
 
 def _read_message(raw: Object) -> Message:
-    """Read the message of an answer; another role, or one call in place of a list, is recorded as form."""
+    """Read the message of an answer; another role, or one call in place of a list, is recorded as form.
+
+    Raise ProtocolError if it is invalid.
+    """
     role = raw.get("role", "absent")
     form: Object = {} if role == "assistant" else {":role": role}
     if type(raw.get("tool_calls")) is dict:

@@ -114,7 +114,10 @@ class OllamaStreamDecoder(BaseStreamDecoder):
         self._extra = merge_extra(self._extra, extra)
 
     def _read_message(self, raw: Object, events: list[Event]) -> None:
-        """Emit the parts of a line; its unknown fields are kept for the end of the answer."""
+        """Emit the parts of a line; its unknown fields are kept for the end of the answer.
+
+        Raise ProtocolError if one is invalid.
+        """
         try:
             parts = read_assistant(wrap_object(raw, "tool_calls"), {}).parts
         except ProtocolError as error:

@@ -215,7 +215,10 @@ def _original_form(value: Object, *names: str) -> Extra:
 
 
 def _entry_name(entry: JSON, *pointer: str) -> str:
-    """Return the name of a function; for a server's own tool its type, which is the name of its declaration here."""
+    """Return the name of a function; for a server's own tool its type, which is the name of its declaration here.
+
+    Raise ProtocolError if it has none.
+    """
     try:
         kind = read_string(require_object(entry), "type")
         if kind not in ("function", "custom"):

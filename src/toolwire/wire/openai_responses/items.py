@@ -179,7 +179,10 @@ def _read_assistant_message(raw: Object) -> list[Part]:
 
 
 def _read_call(raw: Object) -> ToolCall:
-    """Read a function call; an incomplete one without arguments, or with the placeholder `{}`, was truncated before them."""
+    """Read a function call; an incomplete one without arguments, or with the placeholder `{}`, was truncated before them.
+
+    Raise ProtocolError for arguments that are no text.
+    """
     text, odd = raw.get("arguments"), odd_values(raw, _CALL_TYPES, NAME)
     if text is None or type(text) is dict:  # servers that keep the object
         text = dumps(text or {})

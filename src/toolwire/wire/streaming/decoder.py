@@ -179,7 +179,10 @@ class BaseStreamDecoder:
         self._over = True
 
     def _last_frame(self, name: bytes, payload: bytes, events: list[Event]) -> None:
-        """Read the last frame, which lacks its blank line: it is either complete or truncated."""
+        """Read the last frame, which lacks its blank line: it is either complete or truncated.
+
+        Raise TruncatedStream for the latter.
+        """
         try:
             self._read_frame(name, payload, events)
         except ProtocolError as error:
