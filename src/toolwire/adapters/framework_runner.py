@@ -159,6 +159,7 @@ def collect_entries(
 
 
 def require_known_names(effects: Effects | None, names: Iterable[str]) -> None:
+    """Raise ConfigError, with similar names, if `effects` names a tool that is not given."""
     known = list(names)
     for name in effects or ():
         if name not in known:

@@ -186,6 +186,7 @@ class OriginPolicy:
 
 
 def _check_repeated(raw_headers: list[tuple[bytes, bytes]]) -> None:
+    """Raise ProtocolError if a header that must be unique is repeated."""
     seen: set[bytes] = set()
     for name, _ in raw_headers:
         if name in _UNREPEATABLE_HEADERS and name in seen:

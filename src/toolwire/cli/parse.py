@@ -95,6 +95,7 @@ def _choose_format(arguments: argparse.Namespace, text: str) -> Format | None:
 
 
 def _chunk_sizes(given: str | None) -> list[int]:
+    """Parse `1,3,7`; no text has no sizes. Raise ConfigError for any other text."""
     try:
         sizes = [int(size) for size in given.split(",")] if given else []
     except ValueError:

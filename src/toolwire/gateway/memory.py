@@ -151,6 +151,7 @@ async def admit_request(
 
 
 def _check_values(values: int, max_values: int, status: int) -> None:
+    """Raise ProtocolError if a document has more values than the limit."""
     if values > max_values:
         message = f"the document has {values:,} JSON values; the limit is {max_values:,}"
         raise ProtocolError(

@@ -161,18 +161,21 @@ class Folder(Struct, eq=False):
         self._start = event
 
     def _open_item(self, event: TextStart | ReasoningStart | CallStart) -> None:
+        """Begin an item. Raise ProtocolError if its key is in use."""
         if event.key in self._open or event.key in self._parts:
             raise ProtocolError(f"item {event.key} started twice")
         self._open[event.key] = (event, [])
         self._order.append((event.choice, event.key))
 
     def _append_delta(self, event: TextDelta | ReasoningDelta) -> None:
+        """Append to an open item. Raise ProtocolError if it is not open."""
         try:
             self._open[event.key][1].append(event)
         except KeyError:
             raise ProtocolError(f"delta for item {event.key}, which is not open") from None
 
     def _close(self, key: int) -> tuple[Any, list[Any]]:
+        """Remove and return an open item. Raise ProtocolError if it is not open."""
         try:
             return self._open.pop(key)
         except KeyError:

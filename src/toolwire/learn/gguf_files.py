@@ -273,6 +273,7 @@ def _build_tokenizer(source: Path, fields: Object) -> Any:
 
 
 def _read_vocabulary(source: Path, fields: Object) -> tuple[list[str], list[int]]:
+    """Return the tokens and their types. Raise ConfigError if the file has none, or invalid ones."""
     texts, types = fields.get("tokenizer.ggml.tokens"), fields.get("tokenizer.ggml.token_type")
     if type(texts) is not list or type(types) is not list or not len(texts) == len(types) > 0:
         raise ConfigError(f"{source} has no list of tokens with their types")
@@ -291,6 +292,7 @@ def _pre_tokenizer(*, digits: bool) -> Any:
 
 
 def _require_plain_llama(folder: Path, config: Any) -> None:
+    """Raise ConfigError for any model but a llama model without position scaling."""
     rope = config.rope_parameters or {} if config.model_type == "llama" else {}
     if config.model_type != "llama" or rope.get("rope_type", "default") != "default":
         raise ConfigError(

@@ -222,6 +222,7 @@ def open_model(path: str | Path, *, device: str = "cpu", dtype: str = "float32")
 
 
 def _find_dtype(name: str) -> torch.dtype:
+    """Return the type of weights of this name. Raise ConfigError for an unknown name."""
     import torch
 
     if name not in _DTYPES:

@@ -156,6 +156,7 @@ def _decode(place: object, content: bytes) -> Any:
 
 
 def _read_object(path: Path) -> Object:
+    """Return the manifest of a run. Raise ConfigError for any other file."""
     found = _decode(path, path.read_bytes())
     if type(found) is not dict or not all(type(found.get(group)) is dict for group in ("settings", "inputs")):
         raise ConfigError(f"{path} is not the manifest of a run", hint="choose another folder")

@@ -221,6 +221,7 @@ class RegexMask(Mask):
 
 
 def _check_text(text: object, kind: str) -> None:
+    """Raise SchemaError if a grammar is empty, too long or no text."""
     if not isinstance(text, str) or not text:
         raise SchemaError(f"the {kind} must be a text that is not empty")
     if len(text) > _MAX_GRAMMAR:
@@ -240,6 +241,7 @@ def _compile_schema(
 
 
 def _new_matcher(schema: Object, tokenizer: MaskTokenizer) -> Any:
+    """Return a matcher for a schema. Raise SchemaError if it is not JSON."""
     try:
         text = _encode({**schema, "x-guidance": _JSON_OPTIONS}).decode()
     except (TypeError, ValueError, RecursionError) as error:

@@ -101,6 +101,7 @@ class MaskTokenizer:
 
 
 def _read_settings(file: Path) -> Object:
+    """Return the object in a file, {} if there is none. Raise ConfigError if the file is not JSON."""
     if not file.is_file():
         return {}
     try:

@@ -282,6 +282,7 @@ def _escape_name(name: str) -> str:
 
 
 def _decode_base64(value: JSON) -> bytes:
+    """Return the content of a file. Raise EncodeError if it is not base64 text."""
     if type(value) is not str:
         raise EncodeError("the content of a file must be base64 text")
     try:

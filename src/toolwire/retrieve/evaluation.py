@@ -82,6 +82,7 @@ def _discount(rank: int) -> float:
 
 
 def _require_gold(gold: Collection[Hashable], k: int) -> None:
+    """Raise ConfigError for a query without gold tools, or a `k` below 1."""
     if not gold:
         raise ConfigError("a query has no gold tools", hint="leave out queries that no tool belongs to")
     if k < 1:

@@ -133,6 +133,7 @@ def load_parts(path: str | Path, encoder: Encoder | None) -> tuple[IndexParts, s
 
 
 def _check_encoder(opened: IndexFile, encoder: Encoder) -> None:
+    """Raise IndexFileError if the index was made with another encoder."""
     info = opened.manifest.info
     if (info.encoder, info.dimensions) != (encoder.name, encoder.dimensions):
         raise IndexFileError(

@@ -54,6 +54,7 @@ class ScriptedModel:
             raise AssertionError(f"unused lines in the script: {len(self._lines)}")
 
     def _next(self, request: Request) -> Response:
+        """Record a request, and return the next line of the script for it. Raise ConfigError if none is left."""
         self.requests.append(request)
         if not self._lines:
             raise ConfigError("the script has no more lines", hint="add another line to the script")

@@ -232,7 +232,10 @@ class Upstream:
         return False
 
     def _parse_request(self, path: str, headers: dict[str, str], body: bytes) -> ReceivedRequest:
-        """Find the wire by the path, and decode the request; a path without a wire is only recorded."""
+        """Return the request, decoded on the wire of its path. A path without a wire is only recorded.
+
+        Raise ProtocolError if it is invalid.
+        """
         for name, stream, route in self._routes:
             found = route.search(path)
             if found is not None:

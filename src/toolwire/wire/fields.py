@@ -89,6 +89,7 @@ def read_string(raw: Object, key: str) -> str:
 
 
 def read_optional_string(raw: Object, key: str) -> str | None:
+    """Return the string under `key`, or None. Raise ProtocolError for another type."""
     value = raw.get(key)
     if value is None or type(value) is str:
         return value
@@ -124,6 +125,7 @@ def read_stop_reason(word: str, own: Mapping[str, StopReason]) -> StopReason:
 
 
 def read_number(raw: Object, key: str) -> float | None:
+    """Return the number under `key`, or None. Raise ProtocolError for another type."""
     value = raw.get(key)
     if value is None or type(value) is int or type(value) is float:
         return value
@@ -192,6 +194,7 @@ def odd_values(raw: Object, types: Mapping[str, tuple[type, ...]], wire: str) ->
 
 
 def read_boolean(raw: Object, key: str) -> bool | None:
+    """Return the boolean under `key`, or None. Raise ProtocolError for another type."""
     value = raw.get(key)
     if value is None or type(value) is bool:
         return value

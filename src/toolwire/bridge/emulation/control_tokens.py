@@ -133,6 +133,7 @@ class TokenGuard:
         return [self._json(item, path) for item in value] if isinstance(value, list) else value
 
     def _check_name(self, name: str, path: str) -> None:
+        """Raise EncodeError if the name of a tool contains a control token, alone or as written in a call."""
         if found := self._patterns.tokens.search(name):
             problem = f"the tool name {name[:80]!r} contains the control token {found[0]!r}"
             raise EncodeError(problem, pointer=path, hint="rename the tool")

@@ -275,6 +275,7 @@ def _state_form(output: OutputFormat, sent: OutputFormat | None, reason: str, lo
 
 
 def _instructions(output: OutputFormat) -> str:
+    """Return the instruction for a form of the answer that the target cannot enforce."""
     if output.kind == "json":
         return "Answer only with a JSON object, without any other text."
     description = f"{output.description}\n\n" if output.description else ""

@@ -60,6 +60,7 @@ class Translation(Generic[Body]):
 
 
 def parse_body(body: JSON | bytes | str) -> Object:
+    """Return the object that the body is or contains as JSON. Raise ProtocolError for anything else."""
     if isinstance(body, (bytes, str)):
         return parse_object(body)
     if type(body) is not dict:

@@ -253,6 +253,7 @@ def _delete(store: Store, arguments: argparse.Namespace) -> int:
 
 
 def _confirm_deletion(run_ids: list[str]) -> bool:
+    """Print the runs, and return whether a person confirms their deletion. Raise ConfigError without a terminal."""
     from ..terminal.input import has_terminal, is_confirmed
 
     if not has_terminal():
@@ -358,6 +359,7 @@ def _decide(store: Store, decide: Callable[..., StoredRun], value: Any, argument
 
 
 def _parse_object(text: str) -> Object:
+    """Parse the JSON object of `--arguments`. Raise ConfigError for another value, ProtocolError for no JSON."""
     value = parse(text)
     if not isinstance(value, dict):
         raise ConfigError(f"--arguments must be a JSON object, got {type(value).__name__}")

@@ -186,6 +186,7 @@ def _write(export: ExampleExport, report: ExportReport, arguments: argparse.Name
 
 
 def _refuse_own_input(inputs: list[Path], outputs: list[Path]) -> None:
+    """Raise ConfigError if the file to write is also an input."""
     known = {file.resolve() for file in inputs}
     for file in outputs:
         if file.resolve() in known:

@@ -128,6 +128,7 @@ def _revoke_key(arguments: argparse.Namespace) -> int:
 
 
 def _settings_path(name: str) -> Path:
+    """Return the path of the file that stores keys. Raise ConfigError for LiteLLM's file."""
     path = Path(name)
     if path.suffix in (".yaml", ".yml"):
         raise ConfigError(f"keys cannot be stored in {name}", hint=f"use a {CONFIG} file")

@@ -39,6 +39,7 @@ class ToolDocuments:
             self.add_document(file, parse_file(file, data))
 
     def add_document(self, file: str, document: Any) -> None:
+        """Add the tools or the request of a document. Raise ConfigError if it has neither."""
         from ...audit.findings import SourceLocation
 
         if not self._add_item(SourceLocation(file), document):

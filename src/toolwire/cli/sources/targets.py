@@ -178,6 +178,7 @@ def parse_spec(target: str, arguments: argparse.Namespace) -> ServerSpec:
 
 
 def _parse_pairs(option: str, values: list[str]) -> dict[str, str]:
+    """Parse `NAME=VALUE` texts. Raise ConfigError for any other text."""
     out = {}
     for one in values:
         name, sign, value = one.partition("=")

@@ -78,6 +78,7 @@ def _search(arguments: argparse.Namespace) -> int:
 
 
 def _require_server(index: ToolIndex, server: str) -> None:
+    """Raise ConfigError if the index has no server of this name."""
     known = sorted({indexed.server for indexed in index})
     if server not in known:
         close = get_close_matches(server, known, 3)

@@ -120,6 +120,7 @@ class EntryConverter:
         )
 
     def _read_base_url(self, prefix: ProviderPrefix, params: Object) -> str | None:
+        """Return the address of the upstream, or None for the provider's. Raise UnusableEntry if it needs one."""
         value = params.get("api_base", params.get("base_url"))
         base_url = None if value is None else self._resolve(value, "api_base")
         if base_url is None and prefix.base_variable is not None:
@@ -314,6 +315,7 @@ def read_number(params: Object, names: tuple[str, ...], default: float, *, may_b
 
 
 def _variable_name(value: JSON) -> str:
+    """Return the name of the variable in a reference. Raise UnusableEntry if it is invalid."""
     name = str(value).removeprefix(ENVIRONMENT)
     if not _is_variable(name):
         raise UnusableEntry("a reference to the environment has no valid name", f"write {ENVIRONMENT}NAME")

@@ -161,6 +161,7 @@ class ResponseState:
     async def find_conversation(
         self, access: StateAccess, conversation_id: str, pointer: str = ""
     ) -> ConversationEntry:
+        """Return a stored conversation. Raise ResponseStateError if there is none."""
         entry = (await access.load([conversation_id], self._row.seconds)).get(conversation_id)
         if not isinstance(entry, ConversationEntry):
             raise not_found("conversation", conversation_id, pointer)
@@ -217,6 +218,7 @@ class ResponseState:
             await access.offload.run(pending.request_bytes, self.check_size, pending.items, "/input")
 
     def check_size(self, items: Sequence[Object], pointer: str) -> None:
+        """Raise ResponseStateError if the items of a conversation are too large."""
         size = len(to_bytes(list(items)))
         if size > self._row.max_response_bytes:
             message = f"the items have {size} bytes; a stored response may have {self._row.max_response_bytes}"

@@ -47,6 +47,7 @@ class SharedLimiter:
                 raise
 
     async def spend(self, caller: Caller, tokens: int) -> None:
+        """Count tokens here and in the shared state. If that is unavailable, only the count here remains."""
         await self._local.spend(caller, tokens)
         try:
             await self._shared.spend(caller, tokens)

@@ -180,6 +180,7 @@ def parse_call(text: str, parameters: Mapping[str, Sequence[str]], call_id: str)
 
 
 def _literal(node: ast.expr, text: str) -> Any:
+    """Return the JSON value of a Python literal. Raise ConfigError if it has none."""
     try:
         return _as_json(ast.literal_eval(node))
     except (ValueError, TypeError, RecursionError, MemoryError):

@@ -167,7 +167,7 @@ def is_valid_call(call: ToolCall, tools: Iterable[Tool]) -> bool:
 
 
 def _judge_relevance(entry: BFCLEntry, answer: BFCLAnswer) -> tuple[BFCLOutcome, str]:
-    """Judge by the presence of a complete call alone, as the leaderboard does."""
+    """Return the outcome and its detail, by the presence of a complete call alone, as the leaderboard does."""
     if answer.error:
         return "upstream_error", answer.error
     called = any(call.state == "complete" for call in answer.calls)

@@ -345,6 +345,7 @@ def _without_calls(example: str) -> str:
 
 
 def _parse_date(text: str) -> dt.date:
+    """Parse `2025-07-04`. Raise ConfigError for any other text."""
     try:
         return dt.date.fromisoformat(str(text)[:10])
     except ValueError:

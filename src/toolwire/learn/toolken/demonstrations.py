@@ -134,6 +134,7 @@ def _read_row(row: Any, location: str, prompt: str) -> Demonstration:
 
 
 def _read_call(call: Any, location: str) -> MarkedCall:
+    """Read a marked call. Raise ConfigError if it has no tool."""
     if type(call) is not dict or type(call.get("tool")) is not str:
         raise ConfigError(f"{location} has no tool", hint=_LINE)
     start = _character(call.get("start"), f"{location}: start")

@@ -105,6 +105,7 @@ class Catalog:
         return None
 
     def find_prompt(self, name: JSON) -> Prompt:
+        """Return the prompt of this name. Raise RpcError if there is none."""
         found = self._prompts.get(name) if isinstance(name, str) else None
         if found is None:
             raise RpcError(INVALID_PARAMS, f"Unknown prompt: {name}")
@@ -135,6 +136,7 @@ def _tool_header_arguments(tool: Tool) -> HeaderArguments:
 
 
 def _page_start(cursor: JSON, length: int) -> int:
+    """Return the position that a cursor stands for. Raise RpcError for an invalid cursor."""
     if cursor is None:
         return 0
     if type(cursor) is str and cursor.isdecimal() and len(cursor) < 10 and int(cursor) < length:

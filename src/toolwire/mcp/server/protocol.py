@@ -209,6 +209,7 @@ class ServerProtocol:
 
 
 def _require_uri(request: RpcRequest) -> str:
+    """Return the field `uri`. Raise RpcError if it is missing or no text."""
     uri = request.params.get("uri")
     if type(uri) is not str:
         raise RpcError(INVALID_PARAMS, "uri is missing", pointer="/params/uri")

@@ -151,6 +151,7 @@ def build_head(method: str, url: str, fields: tuple[tuple[str, str], ...]) -> tu
 
 
 def _check_field(name: str, value: str) -> None:
+    """Raise ConfigError for a header that is invalid, or that the client sets itself."""
     if not _is_token(name):
         raise ConfigError(f"invalid header name: {name[:100]!r}")
     if name.lower() in _FRAMING_HEADERS:

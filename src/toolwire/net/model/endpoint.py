@@ -389,6 +389,7 @@ def _is_own_origin(vendor: Vendor, address: EndpointAddress, base_url: str | Non
 
 
 def _check_key(key: str, label: str) -> str:
+    """Return a key without white space around it. Raise ConfigError if it is empty or cannot be a header's value."""
     key = key.strip()
     if not is_header_value(key):
         raise ConfigError(f"{label} is empty or contains characters that are not allowed in a header")

@@ -245,6 +245,7 @@ def _parse_output(output: bytes, program: str) -> _TimedKey:
 
 
 def _parse_document(text: str, program: str) -> Object:
+    """Parse the JSON that a key command printed. Raise KeyCommandError if it is invalid."""
     try:
         return parse_object(text.encode())
     except ProtocolError:
@@ -280,7 +281,7 @@ def _number(value: JSON) -> float | None:
 
 
 def _describe_stderr(stderr: bytes, output: bytes) -> str:
-    """Quote the end of standard error, without anything that was also printed as the key."""
+    """Return `: ` and the end of standard error, without anything that was printed as the key; "" if it is empty."""
     text = stderr.decode("utf-8", "replace").strip()
     for secret in sorted(output.decode("utf-8", "replace").split(), key=len, reverse=True):
         text = text.replace(secret, "[key]")

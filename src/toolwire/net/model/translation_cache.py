@@ -199,7 +199,7 @@ class TranslationCache:
 
 
 def _resize(cache: ref[TranslationCache], owner: str, number: int) -> None:
-    """Count a conversation that has grown by its translation to a target."""
+    """Count the size of a conversation again, which its translation to a target has changed, if the cache exists."""
     found = cache()
     if found is not None:
         with found._lock:

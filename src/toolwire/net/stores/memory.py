@@ -222,6 +222,7 @@ class MemoryStore:
 
     @contextmanager
     def _lock_records(self) -> Iterator[dict[str, Record]]:
+        """Yield the records while the lock is held. Raise StoreError if the store is closed."""
         with self._lock:
             if self._closed:
                 raise StoreError("the store is closed", hint="open a new store")

@@ -302,6 +302,7 @@ class _RecordedAuxiliary:
 
 
 def _refuse_transfer(result: ToolResult) -> None:
+    """Raise ConfigError for a result that transferred the run to another agent."""
     if result_note(result, "transfer") is not None:
         raise ConfigError(
             f"call {result.call_id} transferred the run to another agent; such a run cannot be replayed",

@@ -239,6 +239,7 @@ def _write_operand(operand: Operand, value: Any, home: str | None) -> list[str]:
 
 
 def _check_value(value: str, name: str) -> str:
+    """Return a value. Raise RefusedCall if it is empty, too long, or has invisible characters."""
     if not value:
         raise RefusedCall(f"the value of {name} is empty")
     if len(value) > MAX_VALUE:

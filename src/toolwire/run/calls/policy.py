@@ -103,6 +103,7 @@ class PathJail:
         return None
 
     def _absolute_root(self, root: str) -> str:
+        """Return a normalised root of the jail. Raise ConfigError if it is relative."""
         if not posixpath.isabs(root):
             hint = "pass an absolute POSIX path, or use toolwire.net.tools.isolation.disk_jail for any path of this machine"
             raise ConfigError(f"the root of path_jail must be absolute, got {root!r}", hint=hint)

@@ -131,6 +131,7 @@ def _require_count(name: str, value: object) -> None:
 
 
 def _require_positive(name: str, value: object) -> None:
+    """Raise ConfigError for an option that is set, and is not a positive number."""
     if value is None:
         return
     if isinstance(value, bool) or not isinstance(value, (int, float)):

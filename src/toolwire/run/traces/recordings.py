@@ -180,6 +180,7 @@ def _complete_request(start: RequestSent, base: Object) -> Object:
 
 
 def _list_in(document: Object, name: str) -> list[JSON]:
+    """Return a list of a recorded request. Raise ConfigError if it is invalid."""
     value = document.get(name, [])
     if not isinstance(value, list):
         raise ConfigError(f"the trace has a request with invalid {name}", hint="record the run again")

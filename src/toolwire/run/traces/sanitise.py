@@ -214,7 +214,8 @@ class Sanitiser:
     def _sanitise_string(self, text: str) -> str:
         """Sanitise a string.
 
-        JSON inside it is parsed, so that fields such as `password` are found; if unchanged, its spelling is kept.
+        JSON inside it is parsed, so that fields such as `password` are found; if unchanged, its spelling is kept. Media as
+        base64 are cut where texts are shortened.
         """
         if self._shorten and (media := _BASE64(text)):
             return (media[1] or "") + media[2][:_MEDIA_PREFIX_LENGTH]

@@ -307,6 +307,7 @@ def _read_multiple(
 def _read_pattern(
     state: DecodingState, out: Object, schema: Object, keyword: str, value: JSON, path: SchemaPath
 ) -> None:
+    """Keep `pattern`, or leave it to the validator if engines may differ. Raise SchemaError if it is no text."""
     if type(value) is not str:
         raise SchemaError("pattern must be a string", pointer=schema_pointer(path))
     state.has_patterns = True
@@ -332,6 +333,7 @@ def _read_format(
 def _read_required(
     state: DecodingState, out: Object, schema: Object, keyword: str, value: JSON, path: SchemaPath
 ) -> None:
+    """Keep `required`, except a boolean of draft 3. Raise SchemaError if it is no list of names."""
     if type(value) is bool:  # draft 3
         return
     if type(value) is not list or any(type(name) is not str for name in value):

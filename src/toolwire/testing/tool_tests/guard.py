@@ -251,6 +251,7 @@ class AuditGuard:
             self._events.append(AuditEvent(kind, target[:_MAX_TARGET]))
 
     def _deny(self, kind: AuditKind, target: str) -> None:
+        """Record and count an operation, and raise DeniedOperation."""
         self.denials += 1
         self._record(kind, target)
         text = target if kind == "process" else f"{kind} {target}"

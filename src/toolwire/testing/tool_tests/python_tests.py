@@ -82,6 +82,7 @@ def _import_findings(file: str, loaded: LoadedFile, settings: ToolTestSettings) 
 
 
 def _test_tool(file: str, tool: TestedTool, run: TestRun, servers: ForkServers) -> ToolTestResult:
+    """Test a tool in processes of its own. A tool whose effect must not happen is skipped."""
     if not run.settings.may_run(tool.effect):
         return ToolTestResult(tool.name, tool.effect, skipped=f"effect {tool.effect}; --include-writes tests it")
     has_effect = tool.effect in ("idempotent", "write")

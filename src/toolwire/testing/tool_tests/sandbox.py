@@ -71,6 +71,7 @@ class ToolSandbox:
             self._copy(file)
 
     def _copy(self, file: Path) -> None:
+        """Copy a file or folder of the user into the working folder. Raise ConfigError if that fails."""
         try:
             if file.is_dir():
                 shutil.copytree(file, self.work / file.name, dirs_exist_ok=True)

@@ -76,6 +76,7 @@ def _gemini_page(models: Sequence[ListedModel], query: Mapping[str, str]) -> Obj
 
 
 def _page_size(query: Mapping[str, str], name: str) -> int:
+    """Return the requested size of a page, at most the largest. Raise ProtocolError if it is not positive."""
     text = query.get(name, str(_MAX_PAGE))
     size = int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
     if size < 1:
