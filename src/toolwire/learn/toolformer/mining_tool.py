@@ -294,7 +294,7 @@ def qa_tool(answers: Mapping[str, str], **settings: Any) -> MiningTool:
 
     @tool(name="QA", effect="read", timeout=_TIMEOUT)
     def answer(question: str) -> str:
-        """Answer a question. Raise ToolError if no known question is similar."""
+        """Answer a question."""
         number, best = find(question)
         own, known = _words(question), _words(best)
         if len(own & known) * 2 < len(own | known):

@@ -84,7 +84,6 @@ def skill_tool(skills: tuple[Skill, ...]) -> FunctionTool[..., str]:
 
     @tool(name=SKILL_TOOL, description=_describe(skills), effect="read")
     def load_skill(name: str, file: str = "") -> str:
-        """Return the text of a skill, or of one of its files. Raise ToolError, with the known names, for an unknown skill."""
         skill = by_name.get(name)
         if skill is None:
             raise ToolError(f"There is no skill {name!r}. Skills: {', '.join(by_name)}.")
