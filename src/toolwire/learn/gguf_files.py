@@ -102,7 +102,7 @@ def write_gguf(folder: Path, target: Path, *, matrices: str = "f16") -> None:
 
 
 def _read_gguf(source: Path) -> tuple[Object, Any]:
-    """Return the metadata and the tensors of a file. Raise ConfigError if it cannot be read."""
+    """Return the metadata and the tensors of a file."""
     from gguf import GGUFReader
 
     try:
@@ -273,7 +273,6 @@ def _build_tokenizer(source: Path, fields: Object) -> Any:
 
 
 def _read_vocabulary(source: Path, fields: Object) -> tuple[list[str], list[int]]:
-    """Return the tokens and their types. Raise ConfigError if the file has none, or invalid ones."""
     texts, types = fields.get("tokenizer.ggml.tokens"), fields.get("tokenizer.ggml.token_type")
     if type(texts) is not list or type(types) is not list or not len(texts) == len(types) > 0:
         raise ConfigError(f"{source} has no list of tokens with their types")
@@ -292,7 +291,6 @@ def _pre_tokenizer(*, digits: bool) -> Any:
 
 
 def _require_plain_llama(folder: Path, config: Any) -> None:
-    """Raise ConfigError for any model but a llama model without position scaling."""
     rope = config.rope_parameters or {} if config.model_type == "llama" else {}
     if config.model_type != "llama" or rope.get("rope_type", "default") != "default":
         raise ConfigError(
@@ -371,10 +369,7 @@ def _without_offsets(document: Mapping[str, Any]) -> Any:
 
 
 def _write_tensor(writer: Any, name: str, value: Any, config: Any, matrices: str) -> None:
-    """Write a tensor under its GGUF name, permuted if llama.cpp expects that; vectors stay f32.
-
-    Q8_0 becomes f16 for rows that are no multiple of 32.
-    """
+    """Write a tensor under its GGUF name, permuted if llama.cpp expects that; vectors stay f32."""
     import gguf
 
     plain = _gguf_name(name)

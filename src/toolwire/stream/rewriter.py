@@ -125,10 +125,7 @@ class JsonRewriter:
         return "".join(self._output)
 
     def _close_all(self) -> None:
-        """Close the open containers at the end of the text, unless the text may be truncated.
-
-        Raise BrokenJSON for a truncated text.
-        """
+        """Close the open containers at the end of the text, unless the text may be truncated."""
         is_certain = self._open[0] != "(" and "surplus_comma" not in self._reading.steps
         if self._fresh or not is_certain or not self._reading.finished:
             raise truncated_error(f"in {'an array' if self._open[-1] == '[' else 'an object'}", self.at)

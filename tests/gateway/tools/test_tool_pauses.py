@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from toolwire.asgi.offload import LARGE, ClientOffload, Offload
-from toolwire.gateway.answer.attempt import Attempt, TargetWait
+from toolwire.gateway.answer.attempt import Attempt
 from toolwire.gateway.answer.work import AnswerWork
 
 
@@ -37,8 +37,8 @@ class Steps(list):
 def run_tools(steps):
     offload = ClientOffload(Offload(), "client")
     work = AnswerWork(None, None, None, None, None, offload, None)
-    context, state = SimpleNamespace(work=work), SimpleNamespace(stream_delivery=steps)
-    return asyncio.run(Attempt(context, state, None, 0.0, TargetWait(context, state, None, 0.0))._run_tools(steps))
+    state = SimpleNamespace(stream_delivery=steps)
+    return asyncio.run(Attempt(SimpleNamespace(work=work), state, None, 0.0, 0.0)._run_tools(steps))
 
 
 @pytest.mark.parametrize("size", [0, LARGE + 1], ids=["at once", "in a thread"])

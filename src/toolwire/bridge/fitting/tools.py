@@ -256,10 +256,7 @@ def _fit_tool(tool: Tool, path: str, wire: Wire, names: NameMap, losses: Losses)
 
 
 def _wrap_tool(tool: Tool, path: str, losses: Losses) -> Tool:
-    """Return a freeform tool as a function with one string argument, for a target without freeform tools.
-
-    The change is a loss for information; its grammar, which is not enforced, is a loss.
-    """
+    """Convert a freeform tool to a function with one string argument, for a target without freeform tools."""
     argument: Object = {"type": "string"}
     detail = f"sent as a function with one argument, `{WRAPPED_INPUT}`; calls are returned as freeform calls"
     losses.add(path, "freeform tool", "rewritten", detail, "info")

@@ -22,17 +22,14 @@ These must hold:
   a fallback would have others.
 - The trial of a target after its cooldown ends in every case: by a reply, or by `release_trial` if nothing was sent.
 
-`TargetWait` owns the waits and timers, `answer.work` memory, threads, times and the log of an attempt, and `run` the
-conversion of errors to faults. `_answer` only orders the steps.
+`run` owns the waits and the conversion of errors to faults. `answer.work` owns memory, threads, times and the log of an
+attempt. The steps between them only order the work.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
 from logging import getLogger
-from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -66,71 +63,6 @@ _VALUES_PER_ITEM = 32
 _REPEATED_IN_START = 2  # `response.created` and `response.in_progress` contain the request
 
 
-class TargetWait(Struct, eq=False):
-    """The waits of one attempt: for the first byte of its target, for the gateway's tools, and for more of a stream."""
-
-    _context: AnswerContext
-    _state: AnswerState
-    _target: Target
-    sent_at: float
-    _has_other_target: bool = False  # that could answer instead of this one now
-    _is_waiting: bool = False  # for the first byte, and another target could answer
-
-    def begin(self) -> None:
-        """Let the request go to another target if this one hangs, or does not begin its stream in time."""
-        context, delivery = self._context, self._state.stream_delivery
-        if delivery is not None:
-            delivery.note_activity()  # the silence of earlier targets does not count for this one
-        if not self._has_other_target or context.client_request.upload is not None:
-            return
-        self._is_waiting = True
-        context.dependencies.router.watch(self._target, context.http_exchange.interruption)
-        if delivery is not None:
-            delivery.expect_first_event(self._target.first_event)
-
-    def end(self) -> None:
-        """End the wait for the first byte, which has arrived, or the attempt has ended."""
-        if self._is_waiting:
-            self._is_waiting = False
-            self._target.health.end_wait(self._context.http_exchange.interruption)
-
-    @contextmanager
-    def for_tools(self) -> Iterator[None]:
-        """Ignore the silence of the upstream in the block: it is idle while the gateway's tools run."""
-        delivery = self._state.stream_delivery
-        if delivery is not None:
-            delivery.suspend_idle_timeout()
-        try:
-            yield
-        finally:
-            if delivery is not None:
-                delivery.note_activity()
-
-    def was_silent(self, out: OutboundRequest) -> bool:
-        """Return whether the upstream was silent for too long when the attempt was interrupted, and restart the timer.
-
-        A client that has left while it waited for the target counts against the target's health.
-        """
-        context, delivery = self._context, self._state.stream_delivery
-        if context.http_exchange.disconnected:
-            out.stats.abandoned = True
-            if self._is_waiting or (self._has_other_target and delivery is not None and not delivery.has_output):
-                context.dependencies.router.depart(self._target, self.sent_at, is_stream=delivery is not None)
-            return False
-        if not context.http_exchange.interruption.caught("upstream_idle"):
-            return False
-        if delivery is not None:
-            delivery.start_timer()
-        return True
-
-
-class _Relayed(NamedTuple):
-    """A whole answer of the upstream, or neither for a stream that was relayed. An answer may be rejected."""
-
-    data: bytes | None = None
-    rejected: RejectedAnswer | None = None
-
-
 class Attempt(Struct, eq=False):
     """One attempt to answer, at one target."""
 
@@ -138,8 +70,10 @@ class Attempt(Struct, eq=False):
     _state: AnswerState
     _target: Target
     _deadline: float  # of all attempts, by the clock of the dependencies
-    _wait: TargetWait
+    _sent_at: float
     _is_only_target: bool = False  # no fallback could answer, so nothing is held back
+    _has_other_target: bool = False  # that could answer instead of this one now
+    _is_waiting: bool = False  # for the first byte, and another target could answer
     _out: OutboundRequest | None = None  # the last request
     _reply_headers: HeaderPairs = []  # of the upstream, for the client
     _pending_end: bytes = b""  # the end of a stream, held back until the work before it is done
@@ -154,18 +88,19 @@ class Attempt(Struct, eq=False):
         try:
             out = await context.work.prepare(target)
         except BaseException:
-            target.health.release_trial(self._wait.sent_at)
+            target.health.release_trial(self._sent_at)
             raise
         context.http_exchange.answer_headers = []  # without the headers of a failed target
         self._reply_headers = [*target.headers]
-        self._wait.begin()
+        if self._state.stream_delivery is not None or self._has_other_target:
+            self._begin_wait()
         try:
             window = target.window
             if window is not None and len(out.body) > window * _BYTES_OF_TOKEN:
                 overflow = await context.work.find_overflow(out, window)
                 if overflow is not None:
                     return overflow
-            return await self._answer(target, out)
+            return await self._send(target, out)
         except asyncio.CancelledError:
             return await self._handle_interruption(out)
         except (TimeoutError, ConnectionError) as error:
@@ -180,79 +115,101 @@ class Attempt(Struct, eq=False):
             message = f"the upstream's answer cannot be passed on: {error.message}"
             return Fault("server", message, 502, "bad_answer", retryable=False)  # it was billed; a retry would be too
         finally:
-            self._wait.end()
-            if self._out is None:  # nothing was sent: the prompt is too long, or the client has left
-                target.health.release_trial(self._wait.sent_at)
+            if self._is_waiting or self._out is None:
+                self._end_wait()
             context.http_exchange.answer_headers = self._reply_headers  # for an error; the head of an answer is sent
             await context.work.end_attempt(out)
+
+    def _begin_wait(self) -> None:
+        """Let the request go to another target if this one hangs, or does not begin its stream in time."""
+        context, delivery = self._context, self._state.stream_delivery
+        if delivery is not None:
+            delivery.note_activity()  # the silence of earlier targets does not count for this one
+        if not self._has_other_target or context.client_request.upload is not None:
+            return
+        self._is_waiting = True
+        context.dependencies.router.watch(self._target, context.http_exchange.interruption)
+        if delivery is not None:
+            delivery.expect_first_event(self._target.first_event)
+
+    def _end_wait(self) -> None:
+        if self._is_waiting:
+            self._is_waiting = False
+            self._target.health.end_wait(self._context.http_exchange.interruption)
+        if self._out is None:  # nothing was sent: the prompt is too long, or the client has left
+            self._target.health.release_trial(self._sent_at)
 
     async def _handle_interruption(self, out: OutboundRequest) -> Fault | None:
         """Return the fault of an attempt whose upstream was silent, or None if the client left after the last event.
 
-        Raise any other interruption again.
+        Raise any other interruption again. A client that leaves while it waits counts against the target's health.
         """
-        exchange, stream, delivery = self._context.http_exchange, self._state.stream, self._state.stream_delivery
-        if self._is_fully_sent and exchange.disconnected and exchange.interruption.caught("client_gone"):
-            return None  # the client has the last event and did not wait for the end of the connection
-        if not self._wait.was_silent(out):
-            raise asyncio.CancelledError
-        if stream is None or delivery is None or not delivery.has_output:
-            return IDLE_FAULT
-        return await self._fail_stream(stream.fail(IDLE_FAULT), stream, delivery)
+        context = self._context
+        interruption, delivery = context.http_exchange.interruption, self._state.stream_delivery
+        if context.http_exchange.disconnected:
+            if self._is_fully_sent and interruption.caught("client_gone"):
+                return None  # the client has the last event and did not wait for the end of the connection
+            out.stats.abandoned = True
+            if self._is_waiting or (self._has_other_target and delivery is not None and not delivery.has_output):
+                context.dependencies.router.depart(self._target, self._sent_at, is_stream=delivery is not None)
+        elif interruption.caught("upstream_idle"):
+            if delivery is None:
+                return IDLE_FAULT
+            delivery.start_timer()
+            if self._state.stream is None or not delivery.has_output:
+                return IDLE_FAULT
+            return await self._fail_stream(self._state.stream.fail(IDLE_FAULT), self._state.stream, delivery)
+        raise asyncio.CancelledError
 
-    async def _answer(self, target: Target, out: OutboundRequest) -> Fault | None:
-        """Send a request, relay its answer, store it and deliver its end. Return a fault before any output, or None.
+    async def _send(self, target: Target, out: OutboundRequest) -> Fault | None:
+        """Send a request and deliver its answer. Return a fault that occurred before any output, or None.
 
-        A retry of a rejected answer, and a request with the results of the gateway's tools, are answered instead.
-        """
-        relayed = await self._send(target, out)
-        if not isinstance(relayed, _Relayed):
-            return relayed
-        data = relayed.data
-        if relayed.rejected is not None:
-            await self._write_pending_end()
-            return await self._answer_retry(target, out, relayed.rejected)
-        if data is not None and not (len(data) <= _SUMMARISED_AT_ONCE and out.accept(data)):
-            await self._context.work.decode_answer(target, out, data)
-        following = None if self._context.preparation.gateway_tools is None else await self._run_tools(out)
-        if following is not None:
-            return await self._answer(target, following)
-        written = await self._encode(out, data)
-        await self._store(target, out, written, len(data or b"") or self._state.streamed_bytes)
-        await self._deliver(written)
-        return None
-
-    async def _send(self, target: Target, out: OutboundRequest) -> _Relayed | Fault | None:
-        """Send a request and relay its answer. Return a fault before any output, or None for a stream that failed later.
-
-        It is sent again with a new key or context size.
+        It is sent again with a new key or context size. A retry of a rejected answer, and a request with the results of
+        the gateway's tools, are sent by a further call.
         """
         context, endpoint, self._out = self._context, out.endpoint, out
         forwarded = context.log_writer.log.forward_headers
         headers = {**out.headers, **forwarded} if forwarded else out.headers
         stream = context.client_request.stream
         exchange, url = UpstreamExchange(out, stream), endpoint.url(stream=stream)
-        while True:
+        data: bytes | None = None  # of a whole answer
+        rejected: RejectedAnswer | None = None
+        meaning: ReplyMeaning = "resend"
+        while meaning == "resend":
             secrets = endpoint.secrets if endpoint.key_command is None else await endpoint.authorise()
             seconds = min(self._deadline - context.dependencies.clock(), target.upstream.row.timeout)
             body = out.body if out.upload is None else out.upload
             async with target.upstream.transport.post(url, headers, secrets, body, seconds) as reply:
                 target.health.is_heard = True
-                self._wait.end()
+                if self._is_waiting:
+                    self._end_wait()
                 meaning = exchange.receive_head(reply.status, reply.headers, secrets)
                 self._reply_headers = [*target.headers, *forwarded_headers(reply, endpoint)]
                 meaning = meaning if out.upload is None else self._open_late_delivery(meaning, reply)
                 if meaning == "whole":
                     self._add_transport_losses(out, reply)
                     data = await read_reply_body(reply, context.dependencies.limits.answer, context.work.reserve)
-                    rejected = None if target.row.emulate is None else await context.work.reject_answer(out, data)
-                    return _Relayed(data, rejected)
-                if meaning == "stream":
-                    return await self._relay_stream(target, out, reply)
-                if meaning != "resend":
+                    if target.row.emulate is not None:
+                        rejected = await context.work.reject_answer(out, data)
+                elif meaning == "stream":
+                    fault, rejected = await self._relay_stream(target, out, reply)
+                    if fault is not None or (self._state.stream is not None and self._state.stream.fault is not None):
+                        return fault
+                elif meaning != "resend":
                     failure = await context.work.read_fault(exchange, meaning, reply)
                     if not out.resize_context(failure):
                         return failure
+                    meaning = "resend"
+        if rejected is not None:
+            await self._write_pending_end()
+            return await self._send_retry(target, out, rejected)
+        if data is not None and not (len(data) <= _SUMMARISED_AT_ONCE and out.accept(data)):
+            await context.work.decode_answer(target, out, data)
+        following = None if context.preparation.gateway_tools is None else await self._run_tools(out)
+        if following is not None:
+            return await self._send(target, following)
+        await self._finish_answer(target, out, data)
+        return None
 
     def _open_late_delivery(self, meaning: ReplyMeaning, reply: Reply) -> ReplyMeaning:
         """Open the client's stream if the reply to a streamed body is a stream by its media type, and log which it is.
@@ -280,7 +237,7 @@ class Attempt(Struct, eq=False):
 
     # further requests to the same target
 
-    async def _answer_retry(self, target: Target, out: OutboundRequest, rejected: RejectedAnswer) -> Fault | None:
+    async def _send_retry(self, target: Target, out: OutboundRequest, rejected: RejectedAnswer) -> Fault | None:
         """Ask once more instead of accepting an answer: the repair model, and the same model if that fails.
 
         Return the fault of the last one, or None.
@@ -290,7 +247,7 @@ class Attempt(Struct, eq=False):
             repair_target = context.dependencies.router.plan(target.row.repair_model, tools=True)[0]
             repair = await context.work.make_retry(out, rejected, repair_target)
             try:
-                fault = await self._answer(repair_target, repair)
+                fault = await self._send(repair_target, repair)
             except (TimeoutError, ConnectionError) as error:
                 fault = network_fault_of(error, repair_target.upstream.name)
             except UpstreamError as error:
@@ -300,15 +257,21 @@ class Attempt(Struct, eq=False):
             _log.warning(
                 "request %s: repair by %s failed: %s", context.log_writer.log.id, repair_target.label, fault.kind
             )
-        return await self._answer(target, await context.work.make_retry(out, rejected))
+        return await self._send(target, await context.work.make_retry(out, rejected))
 
     async def _run_tools(self, out: OutboundRequest) -> OutboundRequest | None:
         """Run the gateway's tools that the answer calls, and write the output so far.
 
         Return the request with their results, or None if the answer is final.
         """
-        with self._wait.for_tools():
+        delivery = self._state.stream_delivery
+        if delivery is not None:
+            delivery.suspend_idle_timeout()  # the upstream is idle while the tools run
+        try:
             prepare = await out.run_tools()
+        finally:
+            if delivery is not None:
+                delivery.note_activity()
         if prepare is None:
             return None
         following = await self._context.work.prepare_following(out, prepare)
@@ -317,35 +280,40 @@ class Attempt(Struct, eq=False):
 
     # the end of an answer
 
-    async def _encode(self, out: OutboundRequest, data: bytes | None) -> bytes:
-        """Return the answer for the client, or the rest of a stream. `data` is a whole answer of the upstream."""
-        work = self._context.work
+    async def _finish_answer(self, target: Target, out: OutboundRequest, data: bytes | None) -> None:
+        """Store, cache and write a whole answer, or store and end a stream. `data` is the upstream's whole answer."""
+        context = self._context
         if self._state.stream_delivery is not None:
-            return self._pending_end if data is None else await work.encode_stream(out, data)
-        return out.encode_answer() if out.is_passed_through else await work.encode_answer(out, data or b"")
-
-    async def _deliver(self, written: bytes) -> None:
-        """Deliver a whole answer, and keep it in the cache, or deliver the rest of a stream and end it."""
-        delivery = self._state.stream_delivery
-        if delivery is not None:
-            self._pending_end = written
-            await self._write_pending_end()
-            if not delivery.has_output:
-                self._announce()
-            await delivery.end()
+            await self._end_stream(target, out, self._state.stream_delivery, data)
             return
+        written = out.encode_answer() if out.is_passed_through else await context.work.encode_answer(out, data or b"")
+        # `stats.turn` is also set for an answer with the gateway's tools, whose own turn is stored instead.
+        if out.stats.turn is not None or context.client_request.pending_response is not None:
+            await self._store(target, out, written, len(data or b""))
         if self._state.cache_answer is not None:
             self._state.cache_answer(written)
         self._announce()
-        await self._state.delivery.respond(self._context.response_headers(), written)
+        await self._state.delivery.respond(context.response_headers(), written)
+
+    async def _end_stream(
+        self, target: Target, out: OutboundRequest, delivery: StreamDelivery, data: bytes | None
+    ) -> None:
+        """Store the answer, and write the rest of its stream. `data` is a whole answer that the upstream sent for it."""
+        context = self._context
+        if data is not None:
+            self._pending_end = await context.work.encode_stream(out, data)
+        await self._store(target, out, self._pending_end, len(data or b"") or self._state.streamed_bytes)
+        await self._write_pending_end()
+        if not delivery.has_output:
+            self._announce()
+        await delivery.end()
 
     async def _store(self, target: Target, out: OutboundRequest, written: bytes, answer_size: int) -> None:
         """Store the turn of an answer, and an answer of OpenAI Responses, before its end is sent."""
         context = self._context
         tools = context.preparation.gateway_tools
-        # `stats.turn` is also set for a whole answer with the gateway's tools, whose own turn is stored instead
         turn = out.stats.turn if tools is None else tools.turn
-        if turn is not None and (out.stats.turn is not None or self._state.stream_delivery is not None):
+        if turn is not None:
             out.stats.turn = None
             await context.work.save_turn(turn, out, answer_size)
         pending = context.client_request.pending_response
@@ -378,7 +346,7 @@ class Attempt(Struct, eq=False):
         """
         health = self._target.health
         if health.state != "closed":  # else `AttemptPlan.succeed` is early enough
-            self._context.dependencies.router.succeed(self._target, self._wait.sent_at)
+            self._context.dependencies.router.succeed(self._target, self._sent_at)
         losses = () if self._out is None else self._out.losses
         headers = [*self._reply_headers, (b"x-toolwire-losses", b"%d" % len(losses)) if losses else _NO_LOSSES]
         counts = self._context.preparation.tool_counts
@@ -399,8 +367,10 @@ class Attempt(Struct, eq=False):
 
     # streams
 
-    async def _relay_stream(self, target: Target, out: OutboundRequest, reply: Reply) -> _Relayed | Fault | None:
-        """Relay a stream except its end. Return a fault before any output, or None for a stream that failed later."""
+    async def _relay_stream(
+        self, target: Target, out: OutboundRequest, reply: Reply
+    ) -> tuple[Fault | None, RejectedAnswer | None]:
+        """Relay a stream except its end. Return a fault that occurred before any output, or a rejected answer."""
         context, delivery = self._context, self._state.stream_delivery
         assert delivery is not None
         self._add_transport_losses(out, reply)
@@ -410,15 +380,15 @@ class Attempt(Struct, eq=False):
         if not max_start:
             self._announce()
         fault = await self._relay_pieces(relay, stream, delivery, target, out)
-        if relay.has_failed():
-            return fault
+        if fault is not None or relay.has_failed():
+            return fault, None
         if stream.ended or stream.rejected is not None:
             await drain(reply)
         last = await relay.close()
         if relay.has_failed():
-            return await self._fail_stream(self._pending_end + last, stream, delivery)
+            return await self._fail_stream(self._pending_end + last, stream, delivery), None
         self._pending_end += last
-        return _Relayed(rejected=stream.rejected)
+        return None, stream.rejected
 
     def _start_limit(self) -> int:
         """Return the size of the output that is held back before the first content: 0 if no retry is possible."""

@@ -36,7 +36,7 @@ from ..request.client_request import ClientRequest
 from ..request.dependencies import AnswerCache
 from ..responses.records import ResponseStateError
 from ..routing.router import Router, Target
-from .attempt import Attempt, TargetWait
+from .attempt import Attempt
 from .delivery import AnswerContext, AnswerState, Delivery
 
 
@@ -328,8 +328,7 @@ class RequestHandler:
             context.log_writer.count_attempt()
             is_only = len(plan.targets) == 1
             has_other = not is_only and plan.has_other_target
-            target_wait = TargetWait(context, state, target, plan.sent_at, has_other)
-            failure = await Attempt(context, state, target, plan.deadline, target_wait, is_only).run()
+            failure = await Attempt(context, state, target, plan.deadline, plan.sent_at, is_only, has_other).run()
             if failure is None:
                 plan.succeed(target, failed_late=context.log_writer.log.error is not None)
                 return

@@ -186,7 +186,8 @@ class HttpConnection(asyncio.Protocol):
     async def read_head(self) -> None:
         """Wait for the head of the response. Raise the error of a failed response."""
         while not self.has_head and self._error is None:
-            await self._wait()
+            self._waiter = self._loop.create_future()
+            await self._waiter
         if self._error is not None:
             raise self._error
 
@@ -204,7 +205,8 @@ class HttpConnection(asyncio.Protocol):
                     return b""
                 if self._error is not None:
                     raise self._error
-                await self._wait()
+                self._waiter = self._loop.create_future()
+                await self._waiter
             data = b"".join(self._pieces)  # one piece is not copied
             self._pieces.clear()
             self._size = 0
@@ -213,14 +215,6 @@ class HttpConnection(asyncio.Protocol):
             if self._is_reading_paused:
                 self._resume_reading()
         return data
-
-    async def _wait(self) -> None:
-        """Wait for more of the response, its end or an error."""
-        self._waiter = self._loop.create_future()
-        try:
-            await self._waiter
-        finally:
-            self._waiter = None
 
     def _resume_reading(self) -> None:
         """Resume reading if the buffer, which was full, is empty."""

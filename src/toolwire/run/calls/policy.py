@@ -103,7 +103,6 @@ class PathJail:
         return None
 
     def _absolute_root(self, root: str) -> str:
-        """Return a normalised root of the jail. Raise ConfigError if it is relative."""
         if not posixpath.isabs(root):
             hint = "pass an absolute POSIX path, or use toolwire.net.tools.isolation.disk_jail for any path of this machine"
             raise ConfigError(f"the root of path_jail must be absolute, got {root!r}", hint=hint)
@@ -187,7 +186,7 @@ def _paths(value: Any, rest: Sequence[str]) -> Iterator[str]:
 
 
 def _path_text(value: Any) -> str:
-    """Return a path, text or a path object, as text. Raise Uncheckable for any other value."""
+    """Return a path, text or a path object, as text."""
     text = _as_json(value)
     if not isinstance(text, str):
         raise Uncheckable(f"got {format_value(value)}")
@@ -373,7 +372,7 @@ def _is_finite(value: Any) -> bool:
 
 
 def _url_text(value: Any) -> str:
-    """Return a URL, text or one of pydantic's URL types, as text. Raise Uncheckable for any other value."""
+    """Return a URL, text or one of pydantic's URL types, as text."""
     if isinstance(value, str):
         return str.__str__(value)
     if hasattr(value, "unicode_string"):

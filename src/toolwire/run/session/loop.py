@@ -568,7 +568,6 @@ class Session:
             self._taint()  # it changes the new state
 
     def _expect(self, *phases: str) -> None:
-        """Raise ConfigError unless the run is in one of these phases."""
         if self.state.phase not in phases:
             if self.state.phase in ("done", "gave_up"):
                 raise ConfigError(f"the run has ended ({self.state.phase})", hint="start a new run with its history")

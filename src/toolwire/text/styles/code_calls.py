@@ -147,7 +147,7 @@ class PythonicCalls(StyleBase, frozen=True):
             yield from reader.read_spaces()
 
     def _read_unpacked(self, turn: ParseContext) -> Parsing[None]:
-        """Read `**{…}`: keys that are not identifiers. Raise Malformed for any other value."""
+        """Read `**{…}`: keys that are not identifiers."""
         found = yield from read_literal(turn.reader, self.values, _discard)
         if not isinstance(found, dict):
             raise Malformed("** must be followed by a dictionary")
@@ -309,10 +309,7 @@ def _emit_truncated(turn: ParseContext, name: str, text: str) -> None:
 
 
 def _emit_arguments(turn: ParseContext, name: str, text: str, start: int) -> None:
-    """Emit the arguments of a complete input; one that is neither Python nor a raw value makes the call invalid.
-
-    Raise Malformed for text after them.
-    """
+    """Emit the arguments of a complete input; one that is neither Python nor a raw value makes the call invalid."""
     writer = turn.writer
     keys = turn.offered.keys(name) or []
     key = _KEYWORD_KEY(text)

@@ -239,10 +239,7 @@ class ChatStreamDecoder(BaseStreamDecoder):
         events.append(StreamFault(read_fault(error, NAME)))
 
     def _read_choice(self, number: int, raw: Object, events: list[Event]) -> None:
-        """Emit the delta of a choice, and note its finish reason and fields; without an index it has its position.
-
-        Raise ProtocolError if it is invalid.
-        """
+        """Emit the delta of a choice, and note its finish reason and fields; without an index it has its position."""
         index = read_index(raw, "index")
         if index is None:
             index = number
@@ -270,10 +267,7 @@ class ChatStreamDecoder(BaseStreamDecoder):
             choice.has_early_reason = has_call and is_early
 
     def _read_content_of(self, choice: GrowingChoice, raw: Object, events: list[Event]) -> None:
-        """Read the delta of a choice, the `text` of a completion chunk, or the `message` of a whole answer.
-
-        Raise ProtocolError if it is invalid.
-        """
+        """Read the delta of a choice, the `text` of a completion chunk, or the `message` of a whole answer."""
         delta, message = raw.get("delta"), raw.get("message")
         if delta:
             try:
@@ -341,10 +335,7 @@ class ChatStreamDecoder(BaseStreamDecoder):
             choice.message.add(read_unknown(delta, _DELTA, NAME).get(NAME, {}))
 
     def _read_calls(self, choice: GrowingChoice, calls: list[JSON], events: list[Event]) -> None:
-        """Read an array of call deltas; in an array of several, the position replaces a missing index and id.
-
-        Raise ProtocolError if one is invalid.
-        """
+        """Read an array of call deltas; in an array of several, the position replaces a missing index and id."""
         row: list[GrowingCall] = []
         calls = [raw for raw in calls if raw is not None]
         for number, raw in enumerate(calls):
