@@ -12,14 +12,15 @@ import sys
 import pytest
 from chat_terminal import CTRL_C, Terminal
 
-from gateway_client import post
-from serving import serving
+from gateway_client import post, send
+from serving import listening, serving
 from tables import every_case
 from toolwire import Response, Text, ToolCall
 from toolwire.cli.main import _make_parser
 from toolwire.cli.main import main as toolwire
 from toolwire.cli.wrapped.command import session_settings
 from toolwire.cli.wrapped.receipt import Receipt
+from toolwire.gateway.app import Gateway
 from toolwire.gateway.keys import hash_key
 from toolwire.gateway.observe.log import AccessLog
 from toolwire.ir.errors import ConfigError
@@ -31,12 +32,13 @@ from warm_command import WARM
 KEY = "sk-tw-of-this-run"
 ANSWER = Response("r", "m", (Text("Hi"), ToolCall("c1", "look", {})), Stop("tool_calls"), Usage(1000, 50, cached=800))
 ASK = """
-import json, os, urllib.request
+import json, os, sys, urllib.request
 for variable, path in (("OPENAI_BASE_URL", "/chat/completions"), ("ANTHROPIC_BASE_URL", "/v1/messages")):
     body = {"model": "any", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}
     headers = {"content-type": "application/json", "authorization": "Bearer " + os.environ["TOOLWIRE_KEY"]}
     request = urllib.request.Request(os.environ[variable] + path, json.dumps(body).encode(), headers)
     print(urllib.request.urlopen(request).status)
+print(any(os.environ["TOOLWIRE_KEY"] in word for word in sys.orig_argv), len(os.listdir("/proc/self/fd")))
 """
 PYTHON = (sys.executable, "-I", "-S", "-c")
 
@@ -154,6 +156,44 @@ def test_command_that_cannot_be_run_has_the_exit_code_of_a_shell(capfd, words, c
     assert message in capfd.readouterr().err
 
 
+@pytest.mark.anyio
+async def test_gateway_refuses_other_users_and_web_pages(tmp_path, monkeypatch):
+    """DNS rebinding: a page makes a browser send requests to this machine under the page's own name."""
+    chat = {"model": "x", "messages": [{"role": "user", "content": "hi"}]}
+    owned = {"authorization": f"Bearer {KEY}"}
+    async with Upstream(ANSWER) as upstream:
+        settings, _ = settings_of(tmp_path, monkeypatch, "-m", "any", "--base-url", upstream.url)
+        assert settings.limits.loop_delay >= 60  # the only client is not refused on a busy machine
+        gateway = Gateway(settings, environment={})
+        async with listening(gateway, lambda: gateway.limits) as url:
+            statuses = [
+                (await post(url, body=chat, headers=headers))[0]
+                for headers in (
+                    {},
+                    {"authorization": f"Bearer {KEY}x"},
+                    {**owned, "host": "evil.example"},
+                    {**owned, "origin": "https://evil.example"},
+                    owned,
+                )
+            ]
+            metrics, _, _ = await send("GET", f"{url}/metrics", headers=owned)
+    assert statuses == [401, 401, 403, 403, 200]
+    assert metrics == 403
+
+
+@pytest.mark.anyio
+async def test_closed_standard_error_does_not_change_the_exit_code(tmp_path):
+    read, write = os.pipe()
+    os.close(read)
+    process = await asyncio.create_subprocess_exec(
+        *WARM, "with", "-m", "any", "--base-url", "http://localhost:1", "--", "sh", "-c", "exit 7",
+        cwd=tmp_path, stdin=subprocess.DEVNULL, stderr=write,
+    )  # fmt: skip
+    os.close(write)
+    async with asyncio.timeout(SAFETY):
+        assert await process.wait() == 7
+
+
 # --- the receipt
 
 
@@ -248,7 +288,7 @@ async def test_command_is_answered_and_recorded_and_leaves_nothing_else(tmp_path
     async with Upstream(ANSWER, ANSWER) as upstream:
         words = ("-m", "any", "--base-url", upstream.url, "--record", str(recording), "--price", "3/15")
         code, printed, errors = await run_with(tmp_path, *words, command=(*PYTHON, ASK))
-    assert (code, printed) == (0, "200\n200\n"), errors
+    assert (code, printed) == (0, "200\n200\nFalse 4\n"), errors  # the fourth file is the listed folder
     assert sums_of_receipt(errors) | {"losses": 0} == {
         "turns": 2, "failed": 0, "calls": 2, "in": 2000, "out": 100, "losses": 0
     }  # fmt: skip

@@ -92,17 +92,16 @@ def settings_text(upstream: str, url: str, workers: int = 1) -> str:
     ) + '[state]\nurl = "state.db"\n' * (workers > 1)
 
 
+def agent_environment(home: Path) -> dict[str, str]:
+    path = f"{INSTALLED / 'node_modules' / '.bin'}:{INSTALLED / 'aider' / 'bin'}:{os.environ['PATH']}"
+    return {"PATH": path, "HOME": str(home), "TERM": "dumb", "NO_COLOR": "1"}
+
+
 async def run_agent(
     agent: Agent, url: str, home: Path, work: Path, on_exit: Callable[[int | None], object] = bool
 ) -> tuple[str, str]:
     """Run an agent until it ends, and return its output. `on_exit` is called with its exit code."""
-    environment = {
-        "PATH": f"{INSTALLED / 'node_modules' / '.bin'}:{INSTALLED / 'aider' / 'bin'}:{os.environ['PATH']}",
-        "HOME": str(home),
-        "TERM": "dumb",
-        "NO_COLOR": "1",
-        **agent.environment(url),
-    }
+    environment = {**agent_environment(home), **agent.environment(url)}
     process = await asyncio.create_subprocess_exec(
         *agent.command,
         cwd=work,

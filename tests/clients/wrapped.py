@@ -9,27 +9,45 @@ files, and then prints their contents. Checked after each run:
 - no process is left, and no file except the recording and those that the client writes without toolwire, too
 - no file contains the key of the run; only its owner can read the recording
 - the receipt is the sum of the gateway's records in the recording, and of the answers that the model gave
+- the same with settings in the home that lead elsewhere, and the file of these settings is unchanged
+- Ctrl-C while the model is silent ends the client with the same exit code as without toolwire
 """
 
 import argparse
 import asyncio
 import json
+import os
 import re
 import secrets
 import sys
 import tempfile
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import NamedTuple
 
-from run import AGENTS, Agent, make_folders, run_agent, settings_text, version_of  # adds the folders
+from run import (  # adds the folders of the imports below
+    AGENTS,
+    SECONDS,
+    TESTS,
+    Agent,
+    agent_environment,
+    make_folders,
+    run_agent,
+    settings_text,
+    version_of,
+)
 
 # isort: split
 
 from agents import PROMPT
 from scripted import Notes, model_for
 
+sys.path.insert(0, str(TESTS / "cli"))
+from chat_terminal import CTRL_C, Terminal
+
 from shapes import USAGE
-from toolwire.testing.upstream import Upstream
+from toolwire.testing.upstream import PartialReply, Upstream
+from waiting import until
 from worker_gateway import worker_gateway
 
 SDK_PROGRAM = Path(__file__).with_name("sdk_program.py")
@@ -45,6 +63,27 @@ COMMANDS = {
     "aider": (
         *("aider", "--no-git", "--yes-always", "--no-analytics", "--no-check-update", "--no-show-model-warnings"),
         *("--message", PROMPT, "note-01.txt", "note-02.txt"),
+    ),
+}
+# Settings of a user that lead elsewhere: the client must reach the model all the same, and the file must not change.
+MISLEADING = {
+    "Claude Code": (
+        ".claude/settings.json",
+        '{"env": {"ANTHROPIC_BASE_URL": "http://127.0.0.1:9", "ANTHROPIC_AUTH_TOKEN": "real"}}',
+    ),
+    "Codex": (
+        ".codex/config.toml",
+        'model = "other"\nmodel_provider = "mine"\n\n[model_providers.mine]\nname = "mine"\nwire_api = "responses"\n',
+    ),
+    "Gemini CLI": (".gemini/settings.json", '{"security": {"auth": {"selectedType": "oauth-personal"}}}'),
+    # in the newest form, into which these clients bring older settings
+    "Qwen Code": (
+        ".qwen/settings.json",
+        '{\n  "security": {\n    "auth": {\n      "selectedType": "qwen-oauth"\n    }\n  },\n  "$version": 4\n}',
+    ),
+    "opencode": (
+        ".config/opencode/opencode.json",
+        '{\n  "$schema": "https://opencode.ai/config.json","model": "anthropic/claude-sonnet-5"}',
     ),
 }
 VARIABLES = {
@@ -75,10 +114,13 @@ class Sums(NamedTuple):
     losses: int
 
 
-async def check(agent: Agent, folder: Path) -> tuple[list[str], Sums | None]:
-    """Run a client once, and return the problems and the sums of its receipt."""
+async def check(agent: Agent, folder: Path, settings: tuple[str, str] | None) -> tuple[list[str], Sums | None]:
+    """Run a client once, and return the problems and the sums of its receipt. `settings`: a file in the home."""
     home, work = make_folders(folder)
     (folder / "tmp").mkdir()
+    name, text = settings or (".unused", "")
+    (home / name).parent.mkdir(parents=True, exist_ok=True)
+    (home / name).write_text(text)
     notes, mark = Notes.write(work, 2), secrets.token_hex(8)
     recording = folder / "session.jsonl"
     async with Upstream(*[model_for(agent, "openai_chat", notes)] * 28) as provider:
@@ -100,6 +142,7 @@ async def check(agent: Agent, folder: Path) -> tuple[list[str], Sums | None]:
         != (answered, answered * USAGE[0], answered * USAGE[1]),
         f"the mode of the recording is {recording.stat().st_mode & 0o777:o}": recording.stat().st_mode & 0o777 != 0o600,
         f"files with the key: {left}": bool(left),
+        f"{name} is now {(home / name).read_text()}": settings is not None and (home / name).read_text() != text,
         f"processes left: {processes_of(mark)}": bool(processes_of(mark)),
     }
     found = [problem for problem, is_real in problems.items() if is_real]
@@ -183,18 +226,93 @@ def processes_of(mark: str) -> list[str]:
     return found
 
 
-def run_client(agent: Agent) -> bool:
+async def interrupted(agent: Agent, folder: Path, *, wrapped: bool) -> tuple[int | None, str, list[str]]:
+    """Press Ctrl-C on a terminal while the client waits for the model, until it ends.
+
+    Return its exit code, the output, and the processes that are left.
+    """
+    home, work = make_folders(folder)
+    Notes.write(work, 2)
+    mark = secrets.token_hex(8)
+    plain = next((one for one in AGENTS if one.name == agent.name), agent)
+    async with Upstream(*[PartialReply(then="stall")] * 28) as provider, AsyncExitStack() as stack:
+        if wrapped:
+            command: tuple[str, ...] = (*TOOLWIRE, "with", "-m", "scripted", "--base-url", provider.url, "--")
+            command, environment = (*command, *agent.command), {}
+        else:
+            settings = settings_text("openai_chat", provider.url)
+            gateway = await stack.enter_async_context(worker_gateway(folder, settings, 1))
+            url = f"http://127.0.0.1:{gateway.port}"
+            plain.settle(home, url)
+            command, environment = plain.command, plain.environment(url)
+            if not plain.package:  # a program with an SDK has no settings but variables
+                environment = sdk_environment(url)
+        environment = {**agent_environment(home), **environment, **VARIABLES.get(agent.name, {}), MARK: mark}
+        ours, theirs = os.openpty()
+        process = await asyncio.create_subprocess_exec(
+            *command, cwd=work, env=environment, stdin=theirs, stdout=theirs, stderr=theirs,
+            preexec_fn=lambda: os.login_tty(0),
+        )  # fmt: skip
+        os.close(theirs)
+        terminal = Terminal(process, ours)
+        try:
+            async with asyncio.timeout(SECONDS):
+                await until(lambda: provider.requests or process.returncode is not None)
+                while process.returncode is None:
+                    terminal.type(CTRL_C)
+                    await asyncio.wait([asyncio.ensure_future(process.wait())], timeout=3)
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+            asyncio.get_running_loop().remove_reader(ours)
+            os.close(ours)
+    left = processes_of(mark)
+    return process.returncode, terminal.written, left
+
+
+def sdk_environment(url: str) -> dict[str, str]:
+    """Return the variables of all SDKs for a gateway."""
+    keys = dict.fromkeys(("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"), "not-a-key")
+    return {"OPENAI_BASE_URL": f"{url}/v1", "ANTHROPIC_BASE_URL": url, "GOOGLE_GEMINI_BASE_URL": url, **keys}
+
+
+def interrupt_client(agent: Agent) -> bool:
+    """Compare Ctrl-C with and without toolwire."""
+    with (
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as first,
+        tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as second,
+    ):
+        code, printed, left = asyncio.run(interrupted(agent, Path(first), wrapped=True))
+        expected, _, _ = asyncio.run(interrupted(agent, Path(second), wrapped=False))
+    expected = expected if expected is None or expected >= 0 else 128 - expected
+    problems = {
+        f"exit code {code}, without toolwire {expected}: {printed[-800:]!r}": code != expected,
+        f"no receipt: {printed[-800:]!r}": "turns" not in printed,
+        f"processes left: {left}": bool(left),
+    }
+    found = [problem for problem, is_real in problems.items() if is_real]
+    print(f"Ctrl-C, {agent.name}: {'FAILS' if found else 'as without toolwire'}, exit code {code}", flush=True)
+    for problem in found:
+        print(f"  {problem}", flush=True)
+    return not found
+
+
+def run_client(agent: Agent, settings: tuple[str, str] | None = None) -> bool:
+    """Run a client, and return whether it works. Its files are compared if it has no settings."""
     with (
         tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as first,
         tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as second,
     ):
         folder = Path(first)
-        problems, receipt = asyncio.run(check(agent, folder))
+        problems, receipt = asyncio.run(check(agent, folder, settings))
         written = {f"{part}/{file}" for part in ("home", "work", "tmp") for file in files_in(folder / part)}
-        extra = written - asyncio.run(files_without_toolwire(agent, Path(second))) if written else set()
+        written -= {"home/.unused"}
+        extra = written - asyncio.run(files_without_toolwire(agent, Path(second))) if settings is None else set()
     problems += [f"files that the client alone does not write: {sorted(extra)}"] if extra else []
     state = "works" if not problems else "FAILS"
-    print(f"with {agent.name}: {state}, {receipt}, {len(written)} files of its own", flush=True)
+    where = "" if settings is None else " with settings that lead elsewhere"
+    print(f"with {agent.name}{where}: {state}, {receipt}, {len(written)} files of its own", flush=True)
     for problem in problems:
         print(f"  {problem}", flush=True)
     return not problems
@@ -212,6 +330,9 @@ def main() -> int:
             print(f"with {agent.name}: skipped, {agent.package} is not installed in .clients/")
             continue
         ok &= run_client(agent)
+        if agent.name in MISLEADING:
+            ok &= run_client(agent, MISLEADING[agent.name])
+        ok &= interrupt_client(agent)
     return 0 if ok else 1
 
 

@@ -14,6 +14,7 @@ import logging
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import AsyncExitStack, ExitStack, contextmanager
 from fnmatch import fnmatchcase
@@ -61,6 +62,7 @@ exit codes: the program's own, or 128 + N if signal N ended it   126 it cannot b
 """
 _CALLER = "with"
 _DRAIN = 1.0  # seconds for requests of programs that the command started and did not wait for
+_LOOP_DELAY = 60.0  # seconds; on a busy machine, the only client waits instead of being refused
 _MAX_NOTES = 5  # log records after the command; more would hide the receipt
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126  # as a shell's exit codes
 
@@ -140,11 +142,13 @@ async def _run_session(command: list[str], arguments: argparse.Namespace) -> int
         tools = await _open_tools(arguments, settings, telemetry, stack)
         gateway = await _open_gateway(settings, telemetry, tools, receipt, stack)
         code = await _serve_command(command, gateway, settings, telemetry, model, key, recording)
-    notes.print()
-    if code is None:
-        return _NOT_EXECUTABLE
-    receipt.print(recording=arguments.record, unrecorded=recording.lost, clean=telemetry.redactor)
-    return code
+    try:
+        notes.print()
+        if code is not None:
+            receipt.print(recording=arguments.record, unrecorded=recording.lost, clean=telemetry.redactor)
+    except OSError:  # standard error is closed or full: the exit code is still the command's
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())  # else the interpreter fails when it flushes it
+    return _NOT_EXECUTABLE if code is None else code
 
 
 async def _open_gateway(
@@ -213,7 +217,7 @@ async def _serve_command(
             return await _first(_run_child(child), serving)
         finally:
             if not serving.done():
-                handlers[signal.SIGTERM]()
+                handlers.get(signal.SIGTERM, serving.cancel)()  # it may not have started
             await serving
 
 
@@ -344,6 +348,7 @@ def session_settings(arguments: argparse.Namespace, key: str) -> tuple[Settings,
     return replace(
         settings,
         server=server,
+        limits=replace(settings.limits, loop_delay=_LOOP_DELAY),
         keys={_CALLER: KeyRow(hash_key(key))},
         state=StateRow(),
         responses=ResponsesRow(store="memory:"),
