@@ -332,7 +332,8 @@ def main() -> int:
         ok &= run_client(agent)
         if agent.name in MISLEADING:
             ok &= run_client(agent, MISLEADING[agent.name])
-        ok &= interrupt_client(agent)
+        if agent.name != "aider":  # its exit code depends on the moment of the interrupt, also without toolwire
+            ok &= interrupt_client(agent)
     return 0 if ok else 1
 
 

@@ -104,30 +104,40 @@ class ChildProcess:
             return False
 
     def _reap(self) -> None:
-        """Note the end of the child, or stop with it."""
+        """Note the end of the child, or stop with it.
+
+        A shell continues the whole process group. A child that is still stopped after toolwire was continued has left the
+        group, as an interactive shell does, or only toolwire was continued: then the child is continued here. If it has
+        been continued, and perhaps stopped again, there is a new status, and another SIGCONT would undo the new stop.
+        """
+        has_stopped = False
         while self._is_running:
-            process_id, status = os.waitpid(self._process.pid, os.WNOHANG | os.WUNTRACED)
+            process_id, status = os.waitpid(self._process.pid, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
             if process_id == 0:
+                if has_stopped:
+                    self._send(signal.SIGCONT)
                 return
+            has_stopped = False
+            if os.WIFCONTINUED(status):
+                continue
             if os.WIFSTOPPED(status):
-                self._stop(os.WSTOPSIG(status))
+                has_stopped = self._stop(os.WSTOPSIG(status))
                 continue
             code = os.waitstatus_to_exitcode(status)
             self._is_running, self._process.returncode = False, code
             self._ended.set_result(code if code >= 0 else _SIGNAL_BASE - code)
 
-    def _stop(self, number: int) -> None:
-        """Stop as the child has, until a shell continues the job; without a terminal there is no shell to do it."""
+    def _stop(self, number: int) -> bool:
+        """Stop as the child has, until a shell continues the job; without a terminal there is no shell, so return False."""
         if self._terminal is None:
-            return
+            return False
         name = signal.Signals(number).name
         if name in self._handlers:
             self._loop.remove_signal_handler(number)
         os.kill(os.getpid(), number)
         if name in self._handlers:
             self._loop.add_signal_handler(number, self._handlers[name])
-        # A shell continues the process group, which a child such as an interactive shell has left.
-        self._send(signal.SIGCONT)
+        return True
 
 
 def _do_nothing() -> None:
