@@ -332,7 +332,7 @@ def main() -> int:
         ok &= run_client(agent)
         if agent.name in MISLEADING:
             ok &= run_client(agent, MISLEADING[agent.name])
-        if agent.name != "aider":  # its exit code depends on the moment of the interrupt, also without toolwire
+        if agent.name != "aider":  # it ends by itself after the first Ctrl-C, and another one changes its exit code
             ok &= interrupt_client(agent)
     return 0 if ok else 1
 
