@@ -92,6 +92,16 @@ class Request(Strict):
     shift: bool = True
 
 
+class TokenProbability(Strict):
+    token: str
+    logprob: float
+    bytes: list[int] | None = None
+
+
+class LogProbability(TokenProbability):
+    top_logprobs: list[TokenProbability] = []
+
+
 class Answer(Strict):
     model: str
     created_at: str
@@ -100,6 +110,7 @@ class Answer(Strict):
     done_reason: str = ""
     prompt_eval_count: int = 0
     eval_count: int = 0
+    logprobs: list[LogProbability] = []
 
 
 class Failure(Strict):

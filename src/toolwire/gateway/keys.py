@@ -60,8 +60,8 @@ ANONYMOUS = Caller("", KeyRow(""))
 class ClientKeys:
     """The keys of the settings, by hash. Where no key is required, every client is the anonymous caller.
 
-    The time of a lookup depends on the SHA-256 of the given key, which nobody can choose to be close to a stored one, so
-    it reveals nothing about a key.
+    The time of a lookup depends on the SHA-256 of the given key. A client cannot choose a key whose hash is close to a
+    stored hash, so the time reveals nothing about a key.
     """
 
     def __init__(self, rows: Mapping[str, KeyRow], *, is_required: bool = False) -> None:

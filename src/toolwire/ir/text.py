@@ -96,8 +96,10 @@ def shorten(text: str, length: int) -> str:
 def escape(text: str) -> bytes:
     r"""Encode text as the inside of a JSON string literal, which may become part of a line (see `to_line`).
 
+    Raise EncodeError for a lone surrogate.
+
     >>> escape('say "hi"')
-    b'say \\"hi\\"' Raise EncodeError for a lone surrogate.
+    b'say \\"hi\\"'
     """
     try:
         return escape_separators(_encode(text)[1:-1])

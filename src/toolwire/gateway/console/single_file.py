@@ -29,10 +29,10 @@ _FORMATS = ("hermes", "qwen3_xml", "llama3_json", "mistral_v11", "deepseek_v31",
 """Text formats of a file: one of each notation that is common. All of them would be a megabyte for a small request."""
 TARGETS = ("wires", *_FORMATS)
 
-_import = re.compile(r'^import\s*(\{[^}]*\}|\* as [\w$]+)\s*from\s*"([^"]+)";', re.MULTILINE)
-_export_list = re.compile(r"^export\s*\{([^}]*)\};?", re.MULTILINE)
+_import = re.compile(r'^import\s*(\{[^{}]*\}|\* as [\w$]+)\s*from\s*"([^"]+)";', re.MULTILINE)
+_export_list = re.compile(r"^export\s*\{([^{}]*)\};?", re.MULTILINE)
 _export_name = re.compile(r"^export\s+((?:const|let|async function\*?|function\*?|class)\s+([\w$]+))", re.MULTILINE)
-_left_over = re.compile(r"^\s*(?:import\b(?!\()|export\b)", re.MULTILINE)
+_left_over = re.compile(r"^[ \t]*(?:import\b(?!\()|export\b)", re.MULTILINE)
 
 
 class ExportedTranslation(TranslateAnswer, kw_only=True):
