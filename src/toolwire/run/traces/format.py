@@ -268,9 +268,7 @@ def decode_trace(lines: Iterable[bytes], name: str) -> tuple[TraceHeader, tuple[
     """Decode a file with one trace; ConfigError with the number of a wrong line, and for several traces."""
     first, *others = decode_traces(lines, name)
     if others:
-        raise ConfigError(
-            f"{name} has {len(others) + 1} traces", hint="`toolwire trace replay --exchange N` chooses one"
-        )
+        raise ConfigError(f"{name} has {len(others) + 1} traces", hint="use toolwire trace show --exchange N")
     return first
 
 
