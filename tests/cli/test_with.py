@@ -381,14 +381,25 @@ while True:
 os.tcsetpgrp(0, os.getpgrp())
 print("ended with", os.waitstatus_to_exitcode(status), flush=True)
 """
-JOB = "trap 'echo interrupted; exit 3' INT; read line; echo got $line; while :; do sleep 0.1; done"
+# It starts no process: a stop between the vfork and the exec of a shell's command leaves the shell running, also without
+# toolwire, because its parent waits for the stopped child.
+JOB = """
+import signal, sys
+try:
+    print("got", input(), flush=True)
+    while True:
+        signal.pause()
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+    sys.exit(3)
+"""
 
 
 @pytest.mark.anyio
 async def test_job_control_is_that_of_the_bare_command(tmp_path):
     """A background job that reads the terminal stops; it continues in the foreground; Ctrl-Z and Ctrl-C reach it."""
     ours, theirs = os.openpty()
-    words = ("-m", "toolwire", "with", "-m", "any", "--base-url", "http://localhost:1", "--", "sh", "-c", JOB)
+    words = ("-m", "toolwire", "with", "-m", "any", "--base-url", "http://localhost:1", "--", *PYTHON, JOB)
     shell = await asyncio.create_subprocess_exec(
         sys.executable, "-I", "-S", "-c", SHELL, os.ttyname(theirs), sys.executable, *words,
         cwd=tmp_path, start_new_session=True,
@@ -404,6 +415,7 @@ async def test_job_control_is_that_of_the_bare_command(tmp_path):
         await terminal.expect("interrupted")
         await terminal.expect("turns")
         await terminal.expect("ended with 3")
+        await shell.wait()
     finally:
         asyncio.get_running_loop().remove_reader(ours)
         if shell.returncode is None:
