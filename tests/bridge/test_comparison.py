@@ -245,6 +245,38 @@ def test_model_output_has_elements_in_every_wire():
         assert {"c0.name", "c0.a/city"} <= set(placed(output)), output.name
 
 
+def test_texts_of_a_model_are_found_between_its_calls():
+    """A text is searched between its neighbours: it may occur in a call, and a search of everything is quadratic."""
+    call = '<tool_call>\n{"name": "f", "arguments": {"said": "first"}}\n</tool_call>\n'
+    text = f"first\n{call}second\n{call}first, again"
+    comparison = compare(text, source="hermes", targets=["openai_chat"])
+    texts = {place.id: place.ranges[0] for place in comparison.source.places if place.id.startswith("x")}
+    assert [text[slice(*at)].strip() for at in texts.values()] == ["first", "second", "first, again"]
+    assert [text[: at[0]].count("</tool_call>") for at in texts.values()] == [0, 1, 2]
+
+
+def test_parent_of_an_element_exists_and_is_the_next_one_around_it():
+    inner = {"type": "object", "properties": {"z": {"type": "string"}}}
+    properties = {
+        "x.a": inner,
+        "x.p": inner,
+        "rows": {"type": "array", "items": {"type": "array", "items": inner}},
+    }
+    schema = {"type": "object", "properties": properties}
+    call = {"type": "tool_use", "id": "t", "name": "f", "input": {"x.a": {"z": "1"}, "x.p": {"z": "2"}}}
+    request = {
+        "model": "m",
+        "max_tokens": 1,
+        "tools": [{"name": "f", "input_schema": schema}],
+        "messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": [call]}],
+    }
+    elements = compare(json.dumps(request), source="anthropic", kind="request", targets=["gemini"]).elements
+    assert {item.parent for item in elements.values()} <= {None, *elements}
+    assert elements["t0.p/rows/~items/~items/z"].parent == "t0.p/rows"
+    assert (elements["t0.p/x.p/z"].parent, elements["c0.a/x.a/z"].parent) == ("t0.p/x.p", "c0.a/x.a")
+    assert (elements["t0.p/x.a"].parent, elements["c0.a/x.a"].parent) == ("t0.parameters", "c0.args")
+
+
 def test_strict_mode_makes_an_error_with_the_position_of_the_loss():
     comparison = compare(as_text(REQUEST), targets=["ollama"], strict=True)
     (ollama,) = comparison.outputs

@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import json
+import logging
 import os
 import re
 import signal
@@ -18,13 +19,14 @@ from tables import every_case
 from toolwire import Response, Text, ToolCall
 from toolwire.cli.main import _make_parser
 from toolwire.cli.main import main as toolwire
-from toolwire.cli.wrapped.command import session_settings
+from toolwire.cli.wrapped.command import _Notes, session_settings
 from toolwire.cli.wrapped.receipt import Receipt
 from toolwire.gateway.app import Gateway
 from toolwire.gateway.keys import hash_key
 from toolwire.gateway.observe.log import AccessLog
 from toolwire.ir.errors import ConfigError
 from toolwire.ir.response import Fault, Stop, Usage
+from toolwire.run.traces.redact import Redactor
 from toolwire.testing import Upstream
 from waiting import SAFETY
 from warm_command import WARM
@@ -265,6 +267,17 @@ def test_receipt_of_hostile_names_is_bounded_and_has_no_control_characters(capfd
     assert "\x1b" not in printed
     assert sums_of_receipt(printed.replace("unknown", "0 in, 0 out"))["calls"] == 4000
     assert len(printed.splitlines()) < 10
+
+
+def test_warnings_of_other_libraries_are_printed_without_keys(capfd):
+    notes = _Notes()
+    for number in range(7):
+        notes.handle(logging.LogRecord("httpx", logging.WARNING, "", 0, "%s failed with %s", (number, KEY), None))
+    notes.print(Redactor([KEY]))
+    printed = capfd.readouterr().err
+    assert "0 failed with [removed]" in printed
+    assert "2 more warnings" in printed
+    assert KEY not in printed
 
 
 # --- the command

@@ -94,12 +94,14 @@ def test_claude_gets_a_token_its_models_and_their_limits():
         ("codex", "exec", "hi"),
         ("/usr/bin/codex", "exec", "hi"),
         ("npx", "-y", "@openai/codex@0.169.0", "exec", "hi"),
+        ("npx", "-y", "-p", "@openai/codex", "codex", "exec", "hi"),
     ),
     ids=" ".join,
 )
 def test_codex_gets_overrides_before_its_arguments(command):
     arguments = prepared(*command).arguments
     assert arguments[-2:] == ["exec", "hi"]
+    assert arguments[: len(command) - 2] == list(command[:-2])  # no override is an option of npx
     overrides = dict(word.split("=", 1) for word in arguments if "=" in word)
     assert json.loads(overrides["model_provider"]) == "toolwire"
     assert json.loads(overrides["model_providers.toolwire.base_url"]) == f"{URL}/v1"
@@ -155,6 +157,8 @@ def test_opencode_gets_settings_beside_the_users():
 def test_invalid_settings_of_a_client_are_named():
     with pytest.raises(ConfigError, match="OPENCODE_CONFIG_CONTENT is not valid JSON"):
         prepared("opencode", environment={"OPENCODE_CONFIG_CONTENT": "{"})
+    with pytest.raises(ConfigError, match="provider in OPENCODE_CONFIG_CONTENT must be a JSON object"):
+        prepared("opencode", environment={"OPENCODE_CONFIG_CONTENT": '{"provider": []}'})
 
 
 def test_without_a_model_clients_choose_among_those_of_the_settings():

@@ -407,5 +407,6 @@ def test_console_in_a_thread_ends_with_its_block():
 
 def test_file_above_the_limit_is_refused():
     assert check_file("a", b"\xff").text == "�"
+    assert check_file("\udcff.json", b"").name == "?.json"  # a file name that is not UTF-8
     with pytest.raises(ConfigError, match="opens at most"):
         check_file("a", bytes(MAX_BODY // 2 + 1))

@@ -19,7 +19,7 @@ from toolwire.gateway.console.messages import StreamRequest, TextRequest, ToolsR
 from toolwire.gateway.console.samples import samples
 from toolwire.gateway.console.single_file import TARGETS as PAGE_TARGETS
 from toolwire.gateway.console.single_file import bundle, write_page
-from toolwire.gateway.console.streams import stream_view
+from toolwire.gateway.console.streams import find_boundaries, stream_view
 from toolwire.gateway.console.tool_lists import tools_view
 from toolwire.gateway.console.translation import read_tools, text_view, translate_view
 from toolwire.ir.folding import unfold
@@ -101,6 +101,24 @@ def test_number_of_steps_is_bounded(monkeypatch):
     assert answer.end.state == "complete"
 
 
+def test_bytes_after_the_last_step_are_fed_in_large_pieces(monkeypatch):
+    """Each feed costs as much as several hundred bytes, so single bytes of a large stream would take minutes."""
+    sizes = []
+    feed = streams._SteppedStream.feed
+    monkeypatch.setattr(streams, "MAX_STEPS", 10)
+    monkeypatch.setattr(
+        streams._SteppedStream, "feed", lambda self, data, start: sizes.append(len(data)) or feed(self, data, start)
+    )
+    answer = stream_view(StreamRequest(STREAMS["anthropic"], every=1))
+    assert sizes == [1] * 10 + [answer.bytes - 10]
+
+
+def test_lines_of_an_event_are_one_range_whatever_their_ends():
+    for end in (b"\n", b"\r\n", b"\r"):
+        first, second = (end.join((b"event: " + name, b"data: 1", b"", b"")) for name in (b"a", b"bb"))
+        assert find_boundaries(first + second) == [(0, len(first)), (len(first), len(first + second))]
+
+
 def test_array_of_chunks_has_boundaries():
     chunks = json.dumps(
         [{"candidates": [{"content": {"parts": [{"text": "a"}]}}]}, {"candidates": [{"finishReason": "STOP"}]}]
@@ -169,7 +187,7 @@ def test_tools_of_a_request_and_details_on_demand():
     answer = tools_view(ToolsRequest(json.dumps({"tools": tools}), providers=["openai", "gemini"]))
     assert [len(provider.tools) for provider in answer.providers] == [0, 0]
     assert any(finding.rule == "TW010" for finding in answer.providers[0].findings)
-    some = tools_view(ToolsRequest(json.dumps({"tools": tools}), providers=["openai"], details=[3, 999]))
+    some = tools_view(ToolsRequest(json.dumps({"tools": tools}), providers=["openai"], details=[3, 999, -999, 3]))
     assert [lowered.tool for lowered in some.providers[0].tools] == [3]
     request = tools_view(ToolsRequest(SAMPLES["request"], providers=["openai"]))
     assert request.tools[0].name == "get.weather"
@@ -236,6 +254,20 @@ def test_convert_writes_a_page(tmp_path, capsys):
     ]
     assert main(["convert", str(request), "--html", str(tmp_path / "none" / "x.html")]) == 2
     assert sorted(path.name for path in tmp_path.iterdir()) == ["page.html", "request.json"]
+
+
+def test_page_of_a_stream_has_only_wires_and_reports_failures(tmp_path, capsys):
+    """No text format has a stream, which is no failure. A document that no target can show is written nowhere."""
+    stream, page = tmp_path / "answer.sse", tmp_path / "page.html"
+    stream.write_text(SAMPLES["answer-stream"], encoding="utf-8")
+    assert main(["convert", str(stream), "--html", str(page), "--strict"]) == 0
+    shown = json.loads(read_page(page.read_text(encoding="utf-8"))[3])["outputs"]
+    assert sorted(output["name"] for output in shown) == sorted(set(names()) - {"anthropic"})
+    page.unlink()
+    capsys.readouterr()
+    assert main(["convert", str(stream), "--html", str(page), "--to", "hermes"]) == 2
+    assert "hermes: a text format has no stream" in capsys.readouterr().err
+    assert not page.exists()
 
 
 @every_case(

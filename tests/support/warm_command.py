@@ -160,6 +160,8 @@ def _execute(arguments: list[str], folder: str, environment: dict[str, str], pat
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored if the tests run in the background of a script
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored under nohup
     known = set(sys.modules)
     errors = {0: "strict", 1: "strict", 2: "backslashreplace"}
     is_unbuffered = "PYTHONUNBUFFERED" in environment

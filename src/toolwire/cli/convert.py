@@ -94,7 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _write_page(arguments: argparse.Namespace) -> int:
-    """Write the translations as one HTML file; return 1 with `--strict` if anything is lost.
+    """Write the translations as one HTML file; return 1 with `--strict` if anything is lost, 2 if all of them failed.
 
     The page may be passed on, so texts that look like keys are removed from the input.
     """
@@ -108,8 +108,15 @@ def _write_page(arguments: argparse.Namespace) -> int:
         print_note("keys were removed from the input", None)
     targets = TARGETS if arguments.target == "all" else (arguments.target,)
     comparison = compare(cleaned, source=source, kind=kind, targets=targets, model=arguments.model)
+    if arguments.target == "all" and comparison.kind in ("stream", "error"):  # no text format has them
+        wires = tuple(output for output in comparison.outputs if output.family == "wire")
+        comparison = msgspec.structs.replace(comparison, outputs=wires)
+    failed = {output.name: output.error.message for output in comparison.outputs if output.error is not None}
+    for name, message in failed.items():
+        print_note(f"{name}: {message}")
+    if len(failed) == len(comparison.outputs):
+        return 2
     replace_file(Path(arguments.html).resolve(), write_page(comparison))
-    failed = [output for output in comparison.outputs if output.error is not None]
     losses = {output.name: tuple(placed.loss for placed in output.losses) for output in comparison.outputs}
     print_note(
         f"{comparison.source.name} {comparison.kind} in {len(losses) - len(failed)} formats: {arguments.html}", None

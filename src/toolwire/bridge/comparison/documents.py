@@ -130,10 +130,9 @@ def _target_names(targets: Sequence[str], origin: ComparisonSource) -> list[str]
                 names[mcp.NAME] = None
         elif target == "formats":
             names |= dict.fromkeys(name for name in format_names() if has_formats and name != origin.name)
-        elif target not in format_names() and target != mcp.NAME:
-            get(target)
-            names[target] = None
         else:
+            if target not in format_names() and target != mcp.NAME:
+                get(target)
             names[target] = None
     return list(names)
 

@@ -99,9 +99,11 @@ class ComparisonSource:
 
 def _parent(group: str, member: Member) -> str:
     """Return the id of the element around a member, such as the argument around an argument."""
-    outer, slash, _ = member.suffix.removesuffix("/~items").rpartition("/")
-    if slash and outer.rpartition(".")[2] not in ("a", "p"):
-        return group + outer.removesuffix("/~items")
+    outer, slash, _ = member.suffix.rpartition("/")
+    while outer.endswith("/~items"):  # the schema of items is no element
+        outer = outer.removesuffix("/~items")
+    if slash and outer not in (".a", ".p"):
+        return group + outer
     if member.kind in ("argument", "parameter"):
         return group + (".args" if member.kind == "argument" else ".parameters")
     return group

@@ -7,6 +7,7 @@ text with the value in place of the marker is the original text: then the value 
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar, cast
@@ -24,6 +25,7 @@ from ...ir.tools import Tool
 from ...stream.positions import find_places
 from ...stream.strict import parse_object
 from ...text.engine.format import Format, Parsed
+from ...text.engine.spans import Span
 from ..emulation.prompts import write_calls
 from ..emulation.requests import emulate
 from ..emulation.settings import EmulationSettings
@@ -189,6 +191,8 @@ def read_text(text: str, parsed: Parsed) -> tuple[list[Group], dict[str, TextRan
     groups: list[Group] = []
     places: dict[str, TextRange] = {}
     numbers: Counter[str] = Counter()
+    outer = [span for span in parsed.spans if span.kind in ("call", "reasoning")]
+    outer.sort(key=lambda span: span.part)
 
     def add(kind: ElementKind, letter: str, label: str, part: Part, index: int, at: TextRange) -> Group:
         group = Group(kind, f"{letter}{numbers[letter]}", shorten(label, _LABEL), "", part, [], "assistant", (index,))
@@ -209,10 +213,18 @@ def read_text(text: str, parsed: Parsed) -> tuple[list[Group], dict[str, TextRan
                 _add_arguments(group, text[slice(*at)], at[0], part.arguments, places)
         elif isinstance(part, Reasoning) and (at := spans.get((index, "reasoning"))):
             add("reasoning", "g", part.text, part, index, at)
-        elif isinstance(part, Text) and text.count(part.text) == 1:
-            start = text.index(part.text)
-            add("text", "x", part.text, part, index, (start, start + len(part.text)))
+        elif isinstance(part, Text) and (at := _find_text(text, part.text, index, outer)):
+            add("text", "x", part.text, part, index, at)
     return groups, places
+
+
+def _find_text(text: str, searched: str, index: int, outer: Sequence[Span]) -> TextRange | None:
+    """Return the range of a part's text if it occurs once between its neighbours: searching all would be quadratic."""
+    at = bisect(outer, index, key=lambda span: span.part)
+    first, last = outer[at - 1].end if at else 0, outer[at].start if at < len(outer) else len(text)
+    start = text.find(searched, first, last)
+    is_unique = searched and start >= 0 > text.find(searched, start + 1, last)
+    return (start, start + len(searched)) if is_unique else None
 
 
 def _add_arguments(

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
@@ -74,6 +75,7 @@ _REMOVED = (
 _GOOGLE_KEYS = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
 _GEMINI_SETTINGS = "settings.json"
 _RUNNERS = frozenset({"bunx", "npx", "pnpx", "uvx"})  # `npx @openai/codex exec …` runs a client, too
+_WITH_VALUE = frozenset({"-p", "--package", "--from", "--with", "--python"})  # options of a runner
 
 
 def child_command(
@@ -102,7 +104,8 @@ def _find_client(command: Sequence[str]) -> tuple[int, _Client] | None:
     """Return the position of a known client's name in the command, and the client; None if there is none."""
     position, name = 0, Path(command[0]).name
     if name in _RUNNERS:
-        position = next((index for index, word in enumerate(command) if index and not word.startswith("-")), 0)
+        words = enumerate(pairwise(command), 1)
+        position = next((at for at, (option, word) in words if option not in _WITH_VALUE and word[:1] != "-"), 0)
         package = command[position]
         name = package[:1] + package[1:].partition("@")[0]  # without the version
         name = next((key for key, client in _CLIENTS.items() if client.package == name), name)
@@ -209,7 +212,9 @@ def _configure_opencode(child: ChildCommand, _position: int, gateway: SessionGat
         "options": {"baseURL": f"{gateway.url}/v1", "apiKey": gateway.key},
         "models": {name: {"tool_call": True, **limit}},
     }
-    settings.setdefault("provider", {})["toolwire"] = provider
+    if not isinstance(settings.setdefault("provider", {}), dict):
+        raise ConfigError(f"provider in {variable} must be a JSON object")
+    settings["provider"]["toolwire"] = provider
     settings["model"] = settings["small_model"] = f"toolwire/{name}"
     child.environment[variable] = dumps(settings)
 

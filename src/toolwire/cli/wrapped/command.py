@@ -121,9 +121,10 @@ class _Notes(logging.Handler):
         if len(self.lines) < _MAX_NOTES:
             self.lines.append(self.format(record))
 
-    def print(self) -> None:
+    def print(self, clean: Callable[[str], str]) -> None:
+        """Print them. `clean` removes secrets from records of other libraries, which are collected as they are."""
         for line in self.lines:
-            print_note(line)
+            print_note(clean(line))
         if self.count > len(self.lines):
             print_note(f"and {count_of(self.count - len(self.lines), 'more warning')}")
 
@@ -143,7 +144,7 @@ async def _run_session(command: list[str], arguments: argparse.Namespace) -> int
         gateway = await _open_gateway(settings, telemetry, tools, receipt, stack)
         code = await _serve_command(command, gateway, settings, telemetry, model, key, recording)
     try:
-        notes.print()
+        notes.print(telemetry.redactor)
         if code is not None:
             receipt.print(recording=arguments.record, unrecorded=recording.lost, clean=telemetry.redactor)
     except OSError:  # standard error is closed or full: the exit code is still the command's

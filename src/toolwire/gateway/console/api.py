@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -176,6 +177,7 @@ def _content(description: str | None, schema: JSON) -> Object:
     return content if description is None else {"description": description, **content}
 
 
+@cache
 def openapi_bytes() -> bytes:
     return to_bytes(openapi_document())
 
@@ -184,4 +186,5 @@ def check_file(name: str, data: bytes) -> OpenedFile:
     """Return a file for the page to open; raise ConfigError if it is too large."""
     if len(data) > MAX_BODY // 2:  # it is sent back as JSON text in JSON
         raise ConfigError(f"{name} has {len(data)} bytes; the console opens at most {MAX_BODY // 2}")
-    return OpenedFile(name, data.decode("utf-8", "replace"))
+    shown = name.encode("utf-8", "replace").decode()  # a name with other bytes has lone surrogates
+    return OpenedFile(shown, data.decode("utf-8", "replace"))

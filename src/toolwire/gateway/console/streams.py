@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 import msgspec
 
@@ -32,9 +33,10 @@ from .messages import (
 MAX_STEPS = 2_000
 """Steps of an answer: each repeats the bytes of every target, and a person steps through far fewer."""
 _MAX_ARGUMENTS = 4_000  # characters of the arguments so far, which every step repeats
+_REST = 64 * 1024  # bytes that are fed at once after the last step: each call costs as much as several hundred bytes
 _MAX_ARRAY = 1_000_000  # bytes of an array whose elements are found; they are read byte by byte
 
-_frame_ends = re.compile(rb"(?:\r\n|\n|\r)(?:\r\n|\n|\r)").finditer
+_frame_ends = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r)").finditer
 _line_ends = re.compile(rb"\r?\n").finditer
 
 
@@ -226,18 +228,29 @@ def _array_ends(data: bytes) -> list[int]:
 
 
 def _chunks(request: StreamRequest, size: int, boundaries: Sequence[At]) -> Iterator[At]:
-    """Return the byte ranges of the chunks."""
+    """Return the byte ranges of the chunks; after the last step that is shown, larger ones."""
+    last = 0
+    for chunk in islice(_wanted_chunks(request, size, boundaries), MAX_STEPS):
+        yield chunk
+        last = chunk[1]
+    yield from _every(_REST, last, size)
+
+
+def _wanted_chunks(request: StreamRequest, size: int, boundaries: Sequence[At]) -> Iterator[At]:
     if request.cuts is not None and request.every is not None:
         raise ConfigError("cuts and every exclude each other", hint="give offsets, or the size of a chunk")
     if request.every is not None:
         if request.every < 1:
             raise ConfigError(f"every must be positive, got {request.every}", hint="give a number of bytes")
-        every = request.every
-        return ((start, min(start + every, size)) for start in range(0, size, every))
+        return _every(request.every, 0, size)
     if request.cuts is not None:
         cuts = sorted({cut for cut in request.cuts if 0 < _check_offset("cuts", cut) < size})
         return zip((0, *cuts), (*cuts, size), strict=True)
     return iter(boundaries)
+
+
+def _every(step: int, start: int, size: int) -> Iterator[At]:
+    return ((begin, min(begin + step, size)) for begin in range(start, size, step))
 
 
 def _check_offset(name: str, value: int) -> int:

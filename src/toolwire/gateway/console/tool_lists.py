@@ -102,9 +102,9 @@ def _view_tools(request: ToolsRequest) -> ToolsAnswer:
     providers = TARGETS if request.providers is None else parse_targets(request.providers)
     findings = audit_targets(tools, providers)
     details = range(len(tools)) if request.details is None and len(tools) <= _DETAILED else request.details or ()
+    details = [index for index in dict.fromkeys(details) if 0 <= index < len(tools)]
     lowered = {
-        name: [_lower_tool(tools[index], index, name, strict=request.strict) for index in details if index < len(tools)]
-        for name in providers
+        name: [_lower_tool(tools[index], index, name, strict=request.strict) for index in details] for name in providers
     }
     indices: dict[str, list[int]] = defaultdict(list)
     for index, tool in enumerate(tools):
