@@ -12,7 +12,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from playwright.sync_api import Page, sync_playwright
+try:
+    from playwright.sync_api import Page, sync_playwright
+except ModuleNotFoundError:
+    sys.exit(
+        "playwright is missing; install it with: pip install --group console (and Chromium: apt-get install chromium)"
+    )
 
 PICTURES = Path(__file__).with_name("pictures")
 VIEWS = {"translate": "Translate", "streams": "Streams", "formats": "Text formats", "tools": "Tools"}

@@ -38,9 +38,12 @@ def test_demo_in_a_pipe_prints_three_screens_and_ends(capsys, monkeypatch):
 def test_details_of_the_demo_report_no_failures(capsys, monkeypatch):
     monkeypatch.setattr(demo, "_CUTS", 1)
     monkeypatch.setattr("toolwire.testing.random_chunks", lambda data, *_: [data[:100], data[100:]])
-    monkeypatch.setattr(demo, "_payment_screen", lambda: (["1/3"], True))
+    monkeypatch.setattr(demo, "_payment_screen", lambda: (["a payment"], True))
     assert main(["demo", "--seed", "1", "--all"]) == 0
-    out = capsys.readouterr().out.split("one Python function")[1]
+    printed = capsys.readouterr().out
+    assert re.findall(r"^(\d)/6  ", printed, re.MULTILINE) == list("123456")
+    assert "--all" not in printed
+    out = printed.split("One Python function")[1]
     assert "✗" not in out
     assert out.count("1,000/1,000") == 5
     assert out.count("2/2 results matched, 2/2 calls back") == 20
@@ -54,7 +57,7 @@ def test_decoder_that_depends_on_the_cuts_is_noticed(capsys, monkeypatch):
         return [data.replace(b"rich", b"RICH")] if pieces == 77 else chunks
 
     monkeypatch.setattr("toolwire.testing.random_chunks", lose_a_piece)
-    monkeypatch.setattr(demo, "_payment_screen", lambda: (["3/3"], True))
+    monkeypatch.setattr(demo, "_payment_screen", lambda: (["a payment"], True))
     assert main(["demo", "--seed", "1"]) == 1
     assert "→ 2 results" in capsys.readouterr().out
 

@@ -80,7 +80,7 @@ def test_details_of_the_demo_have_coloured_marks_on_a_terminal(monkeypatch):
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setattr("toolwire.testing.random_chunks", lambda data, *_: [data])  # the cuts take seconds
     assert show_details(Random(1))
-    assert "  \x1b[32m✓\x1b[0m anthropic" in screen.getvalue()
+    assert "  \x1b[32m✓\x1b[0m  anthropic" in screen.getvalue()
     assert "\\x1b" not in screen.getvalue()
 
 

@@ -46,6 +46,7 @@ examples:
 """
 _WIDTH = 80  # columns; a screen is planned for the smallest usual terminal, 80 × 24
 _SCREENS = 3  # one message each
+_WITH_DETAILS = 6  # the screens, and the three tables of `--all`
 
 
 def add_to(commands: Any) -> None:
@@ -70,21 +71,23 @@ def run(arguments: argparse.Namespace) -> int:
         lambda: _stream_screen(random),
         _payment_screen,
     ]
+    total = _WITH_DETAILS if arguments.all else _SCREENS
     waits = sys.stdin.isatty() and sys.stdout.isatty()
     healthy = True
     for number, screen in enumerate(screens, 1):
-        lines, is_right = screen()
+        (title, *lines), is_right = screen()
         healthy &= is_right
         if waits:
             clear_screen()
-        print("\n".join(lines), end="\n" if waits else "\n\n")
+        print(f"{paint(f'{number}/{total}', 'dim')}  {title}", *lines, sep="\n", end="\n" if waits else "\n\n")
         if waits and number < _SCREENS and not _is_continued():
             return 0 if healthy else 1
     if arguments.all:
         from .demo_details import show_details
 
         healthy &= show_details(random)
-    print("\n".join(paragraph("next: toolwire demo --all, toolwire doctor, toolwire chat, toolwire formats")))
+    more = "" if arguments.all else "toolwire demo --all, "
+    print("\n".join(paragraph(f"next: {more}toolwire doctor, toolwire chat, toolwire formats")))
     return 0 if healthy else 1
 
 
@@ -97,8 +100,8 @@ def _is_continued() -> bool:
     return key in ("\n", "\r", " ")
 
 
-def _title(number: int, text: str, about: str) -> list[str]:
-    return [f"{paint(f'{number}/{_SCREENS}', 'dim')}  {paint(text, 'bold')}", "", *wrap_text(about, _width()), ""]
+def _title(text: str, about: str) -> list[str]:
+    return [paint(text, "bold"), "", *wrap_text(about, _width()), ""]
 
 
 def _width() -> int:
@@ -145,7 +148,7 @@ def _call_screen() -> tuple[list[str], bool]:
     from ..wire import get, names
 
     about = "One colour per field; ✗ marks a lost part, ~ a changed one."
-    lines = _title(1, "One tool call in five formats", about)
+    lines = _title("One tool call in five formats", about)
     is_right = True
     explained: set[str] = set()
     for name in sorted(names(), key=lambda name: (name != _SOURCE, name)):
@@ -233,7 +236,7 @@ def _stream_screen(random: Random) -> tuple[list[str], bool]:
     wire = get("openai_chat")
     encoder = wire.stream_encoder()
     data = b"".join(encoder.feed(event) for event in unfold(answer))
-    lines = _title(2, f"One stream, cut in {_CUTS:,} ways", "A network cuts an answer anywhere; the same call arrives.")
+    lines = _title(f"One stream, cut in {_CUTS:,} ways", "A network cuts an answer anywhere; the same call arrives.")
     start, half = data.index(b'"arguments":"{'), data.index("ü".encode()) + 1
     results: dict[str, list[ToolCall]] = {}
     pieces, last = 0, 0
@@ -296,7 +299,7 @@ def _payment_screen() -> tuple[list[str], bool]:
     about = (
         "The process dies at the worst moment, right after the charge; another one continues and does not charge again."
     )
-    lines = _title(3, "One payment, killed with -9, charged once", about)
+    lines = _title("One payment, killed with -9, charged once", about)
     with TemporaryDirectory() as folder:
         status, process_id = _kill_while_paying(folder)
         with closing(open_store(f"{folder}/runs.db")) as store:

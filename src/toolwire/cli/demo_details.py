@@ -1,4 +1,4 @@
-"""The details of `toolwire demo --all`: every wire and all pairs of wires. All figures are measured live."""
+"""The details of `toolwire demo --all`, after its three screens: every wire and all pairs of wires, measured live."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def get_weather(city: str, unit: Literal["celsius", "fahrenheit"] = "celsius") -
 
 
 def _print_title(number: int, text: str) -> None:
-    print(paint(f"{number}/3 {text}", "bold"))
+    print(f"{paint(f'{number}/6', 'dim')}  {paint(text, 'bold')}\n")
 
 
 _MARKS = {True: "✓", False: "✗"}
@@ -34,7 +34,7 @@ _COLOURS = {"✓": "green", "✗": "red"}
 
 def _print_rows(rows: list[tuple[str, ...]]) -> None:
     """Colour the marks of the finished table; `table` would escape colours inside a cell."""
-    for line in table(rows):
+    for line in table(rows, indent="  "):
         mark = line.lstrip()[:1]
         print(line.replace(mark, paint(mark, _COLOURS[mark]), 1) if mark in _COLOURS else line)
     print()
@@ -49,7 +49,7 @@ def _show_function() -> bool:
     from ..testing import same
     from ..wire import get, mcp, names
 
-    _print_title(1, "one Python function on every wire")
+    _print_title(4, "One Python function on every wire")
     declared = tool(get_weather)
     plain = [declared.name, declared.description, declared.input_schema]
     rows: list[tuple[str, ...]] = []
@@ -60,7 +60,7 @@ def _show_function() -> bool:
         (back,) = codec.decode_tools(written)
         good = same([back.name, back.description, back.input_schema], plain) and not len(losses)
         healthy &= good
-        rows.append((f"  {_MARKS[good]} {name}", json.dumps(written[0], ensure_ascii=False)))
+        rows.append((_MARKS[good], name, json.dumps(written[0], ensure_ascii=False)))
     _print_rows(rows)
     return healthy
 
@@ -92,7 +92,7 @@ def _show_stream(random: Random) -> bool:
     from ..testing import random_chunks
     from ..wire import get, names
 
-    _print_title(2, "one stream, split into random chunks 1,000 times")
+    _print_title(5, "One stream per wire, cut in 1,000 ways")
     _, response = _example_turn()
     rows: list[tuple[str, ...]] = []
     healthy = True
@@ -107,7 +107,7 @@ def _show_stream(random: Random) -> bool:
         good = equal == 1000 and calls == [call.arguments for call in response.calls]
         healthy &= good
         figures = f"{equal:,}/1,000 give the same {len(expected)} events · {len(data):,} bytes · {seconds:.2f} s"
-        rows.append((f"  {_MARKS[good]} {name}", figures))
+        rows.append((_MARKS[good], name, figures))
     _print_rows(rows)
     return healthy
 
@@ -128,7 +128,7 @@ def _show_turn() -> bool:
     from ..bridge.translation.preparation import prepare
     from ..wire import get, names
 
-    _print_title(3, "a turn with two parallel calls, between all pairs of wires")
+    _print_title(6, "Two parallel calls between all pairs of wires")
     request, response = _example_turn()
     rows: list[tuple[str, ...]] = []
     healthy = True
@@ -151,7 +151,7 @@ def _show_turn() -> bool:
             figures = (
                 f"{sum(paired)}/2 results matched, {len(cities)}/2 calls back · {micros:,.0f} µs · losses: {noted}"
             )
-            rows.append((f"  {_MARKS[good]} {source} → {target}", figures))
+            rows.append((_MARKS[good], f"{source} → {target}", figures))
     _print_rows(rows)
     return healthy
 

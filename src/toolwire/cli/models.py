@@ -129,17 +129,10 @@ def _list_providers(*, as_json: bool) -> int:
         ]
         print(json_text({"providers": document}))
         return 0
-    cells = [
-        (
-            f"{vendor.name}/MODEL",
-            vendor.wire,
-            key_state(vendor),
-            " or ".join(key.variable for key in vendor.keys) or "-",
-        )
-        for vendor in rows
-    ]
-    print("\n".join(table(cells, ("model", "wire", "key", "environment variable"), bold=True, hide=("wire",))))
-    print_note("local/smollm2 runs in this process. toolwire models PROVIDER asks a provider for its models.", None)
+    cells = [(v.name, v.wire, key_state(v), " or ".join(key.variable for key in v.keys) or "-") for v in rows]
+    print("\n".join(table(cells, ("provider", "wire", "key", "environment variable"), bold=True, hide=("wire",))))
+    models = "A model is PROVIDER/MODEL; local/smollm2 runs in this process."
+    print_note(f"{models} toolwire models PROVIDER asks a provider for its models.", None)
     return 0
 
 
