@@ -7,7 +7,7 @@ import pytest
 
 from places import TESTS
 from tables import every_case
-from toolwire.bridge.comparison import compare
+from toolwire.bridge.comparison import compare, text_formats
 from toolwire.bridge.comparison.documents import MAX_ELEMENTS
 from toolwire.ir.errors import ConfigError, ProtocolError
 from toolwire.ir.folding import unfold
@@ -253,6 +253,20 @@ def test_texts_of_a_model_are_found_between_its_calls():
     texts = {place.id: place.ranges[0] for place in comparison.source.places if place.id.startswith("x")}
     assert [text[slice(*at)].strip() for at in texts.values()] == ["first", "second", "first, again"]
     assert [text[: at[0]].count("</tool_call>") for at in texts.values()] == [0, 1, 2]
+
+
+def test_traces_of_a_long_answer_write_it_a_few_times(monkeypatch):
+    """Writing it once takes 0.1 ms for each call, so 200 times would take a minute."""
+    written = []
+    write = text_formats.write_response
+    monkeypatch.setattr(text_formats, "write_response", lambda *given: written.append(1) or write(*given))
+    for calls, most in ((1500, 10), (15, 200)):
+        del written[:]
+        blocks = [{"type": "tool_use", "id": f"t{n}", "name": "f", "input": {"n": n}} for n in range(calls)]
+        answer = {"type": "message", "role": "assistant", "model": "m", "content": blocks, "stop_reason": "tool_use"}
+        output = compare(json.dumps(answer), source="anthropic", kind="response", targets=["hermes"]).outputs[0]
+        assert 1 < len(written) <= most
+        assert len(output.places) >= min(calls, len(written) // 3)
 
 
 def test_parent_of_an_element_exists_and_is_the_next_one_around_it():

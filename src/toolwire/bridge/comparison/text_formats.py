@@ -37,6 +37,7 @@ _Replaced = TypeVar("_Replaced")
 
 _MAX_TRACED = 200  # elements of a text; each is written once more
 _MAX_WRITTEN = 20_000_000  # characters that traces may write, about a second
+_PART_COST = 2_000  # characters; a part or a tool is written and read again in as much time (0.1 to 0.2 ms)
 _NUMBER = 918273645  # a marker for numbers; any number that is unlikely in a document
 _LABEL = 60  # characters, as of other labels
 
@@ -87,7 +88,7 @@ def trace_elements(
     marker = "Zqx7Marker"
     while marker in text:
         marker += "7"
-    left = min(_MAX_TRACED, _MAX_WRITTEN // max(len(text), 1))
+    left = min(_MAX_TRACED, _MAX_WRITTEN // (len(text) + _PART_COST * _count_parts(value)))
     for group in groups:
         for suffix, shown, mark in _traceable(group, marker):
             if left <= 0:
@@ -99,6 +100,12 @@ def trace_elements(
                 continue
             if ranges := _find_value(text, pieces, shown):
                 yield group.id + suffix, ranges
+
+
+def _count_parts(value: Request | Response | tuple[Tool, ...]) -> int:
+    if isinstance(value, tuple):
+        return 1 + len(value)
+    return 1 + sum(len(message.parts) for message in (value.messages if isinstance(value, Request) else [value]))
 
 
 def _traceable(group: Group, marker: str) -> Iterator[tuple[str, JSON, JSON]]:
