@@ -90,6 +90,21 @@ def test_names_are_quoted_for_the_shell_and_the_terminal():
     assert "ANTHROPIC_MODEL='a; rm x" in lines[1]
 
 
+def test_commands_stay_whole_and_prose_wraps_in_a_narrow_terminal(monkeypatch):
+    rows = settings({f"house-model-number-{number}": {} for number in range(9)})
+    cases = [(list_models(rows), "local"), (list_models(parse_settings({}), ("anthropic", "openai", "ollama")), "$K")]
+    for available, key in cases:
+        monkeypatch.delenv("COLUMNS", raising=False)
+        wide = client_commands(URL, available, key)
+        monkeypatch.setenv("COLUMNS", "80")
+        narrow = client_commands(URL, available, key)
+        commands = [line.split("   # ")[0].split(maxsplit=1) for line in wide if "No model" not in line]
+        for name, command in commands:
+            assert narrow[narrow.index(f"  {name}") + 1] == f"    {command}"
+        prose = [line for line in narrow if line.strip() not in [text for pair in commands for text in pair]]
+        assert prose and all(len(line) <= 80 for line in prose)
+
+
 def run_client(tmp_path, *arguments):
     return main(["serve", "client", *arguments, "--home", str(tmp_path), "--url", "http://127.0.0.1:9"])
 

@@ -100,6 +100,7 @@ def test_session_has_its_own_port_key_and_nothing_on_disk(tmp_path, monkeypatch)
 
 
 ROWS = '[upstreams.house]\nbase_url = "http://localhost:1/v1"\n[models.fast]\nupstream = "house"\nmodel = "qwen"\n'
+EVERY_NAME = '[models."*"]\nupstream = "house"\nmodel = "large"\n'
 
 
 @every_case(
@@ -110,6 +111,21 @@ ROWS = '[upstreams.house]\nbase_url = "http://localhost:1/v1"\n[models.fast]\nup
         ("big-7", '[models."big-*"]\nupstream = "house"\nmodel = "large-*"\n', ("house", "large-7")),
         ("plain", '[models.plain]\nupstream = "house"\n', ("house", "plain")),
         ("local/smollm2", "", ("local", "smollm2")),
+        ("local/smollm2", EVERY_NAME, ("local", "smollm2")),
+        ("ollama:qwen3", EVERY_NAME, ("ollama", "qwen3")),
+        ("house/other", EVERY_NAME, ("house", "other")),
+        ("other", EVERY_NAME, ("house", "large")),
+        ("their/other", EVERY_NAME, ("house", "large")),
+        (
+            "local/smollm2",
+            EVERY_NAME + '[models."local/*"]\nupstream = "house"\nmodel = "my-*"\n',
+            ("house", "my-smollm2"),
+        ),
+        (
+            "local/smollm2",
+            EVERY_NAME + '[models."local/smollm2"]\nupstream = "house"\nmodel = "own"\n',
+            ("house", "own"),
+        ),
     ],
 )
 def test_model_of_the_settings_file_answers_every_other_name(tmp_path, monkeypatch, model, more, upstream):
@@ -240,15 +256,16 @@ async def test_receipt_equals_the_access_log(capfd):
             await post(gateway.url, body=b"no JSON", headers=owned)
             await post(gateway.url, body=chat)
             await post(gateway.url, body=chat, headers={"authorization": "Bearer sk-tw-another"})
-    receipt.print(recording=None, unrecorded=0, clean=str)
+    receipt.print(recording=None, unrecorded=0, clean=str, settings_file="house.toml")
     printed = capfd.readouterr().err
+    assert "settings  house.toml" in printed
     assert sums_of_receipt(printed) == sums_of_log(lines)
     assert sums_of_log(lines) | {"losses": 0} == {
         "turns": 4, "failed": 2, "calls": 2, "in": 2000, "out": 100, "losses": 0
     }  # fmt: skip
     assert sums_of_log(lines)["losses"] >= 2
     assert "2,000 in (80% cached)" in printed
-    assert "cost    2.0000" in printed
+    assert re.search("cost +2.0000", printed)
     assert "refused 2 requests without the key" in printed
     assert "up/m" in printed
 
@@ -278,6 +295,17 @@ def test_warnings_of_other_libraries_are_printed_without_keys(capfd):
     assert "0 failed with [removed]" in printed
     assert "2 more warnings" in printed
     assert KEY not in printed
+
+
+def test_equal_warnings_are_printed_once_with_their_count(capfd):
+    notes = _Notes()
+    for number in [1, 1, 2, 1, *range(3, 9), 1]:
+        notes.handle(logging.makeLogRecord({"name": "toolwire", "msg": f"warning {number}"}))
+    notes.print(str)
+    printed = capfd.readouterr().err.splitlines()
+    assert [line.strip() for line in printed] == [
+        "warning 1 (4 times)", "warning 2", "warning 3", "warning 4", "warning 5", "and 3 more warnings"
+    ]  # fmt: skip
 
 
 # --- the command

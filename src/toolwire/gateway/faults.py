@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from logging import getLogger
+from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
@@ -11,6 +12,7 @@ from ..ir.response import Fault
 from ..net.http.transport import PoolExhausted
 from ..net.model.key_command import KeyCommandError
 from ..wire.faults import CONTEXT_LENGTH
+from ..wire.loopback import is_loopback
 
 _log = getLogger("toolwire.gateway")
 
@@ -44,15 +46,20 @@ class Overloaded(RateLimited):
         super().__init__("the gateway is overloaded", retry_after=_RETRY_AFTER, hint="retry later")
 
 
-def network_fault_of(error: TimeoutError | ConnectionError, upstream: str) -> Fault:
-    """Log a network error, and convert it to a fault that does not reveal the upstream's address."""
+def network_fault_of(error: TimeoutError | ConnectionError, upstream: str, origin: str = "") -> Fault:
+    """Log a network error, and convert it to a fault. Only an address of this machine is in it, with a hint.
+
+    The address of another machine is internal, and stays out of answers to clients.
+    """
     _log.warning("upstream %s: %s", upstream, error)
     if isinstance(error, PoolExhausted):  # the upstream did not fail, so this is no reason for a 502 or 504
         message = f"too many requests to the upstream {upstream} are in flight"
         return Fault("overloaded", message, 503, UPSTREAM_BUSY, retry_after=_RETRY_AFTER)
     if isinstance(error, TimeoutError):
         return Fault("timeout", f"no response from the upstream {upstream} in time", 504, "timeout")
-    return Fault("server", f"no connection to the upstream {upstream}", 502, "connection")
+    is_here = is_loopback(urlsplit(origin).hostname or "")
+    address = f" at {origin} (check that the server is running)" if is_here else ""
+    return Fault("server", f"no connection to the upstream {upstream}{address}", 502, "connection")
 
 
 def overflow_fault(tokens: int, window: int) -> Fault:

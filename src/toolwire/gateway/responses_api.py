@@ -169,7 +169,7 @@ class ResponsesApi:
                     return data
                 fault = endpoint.wire.decode_error(reply.status, parse_or_raw(data), dict(reply.headers))
         except (TimeoutError, ConnectionError) as error:
-            fault = network_fault_of(error, upstream.name)
+            fault = network_fault_of(error, upstream.name, endpoint.origin)
         except KeyCommandError as error:
             fault = key_fault_of(error, upstream.name)
         raise UpstreamError(as_gateway_fault(redact_secrets(endpoint.known_secrets, fault), upstream.name))

@@ -31,3 +31,15 @@ def test_mcp_server_without_uvicorn_announces_nothing(monkeypatch, tmp_path, cap
     err = capsys.readouterr().err
     assert "HTTP needs uvicorn" in err
     assert "serving" not in err
+
+
+@pytest.mark.parametrize(
+    "words", [["with"], ["with", "-m", "nope/x", "--", "no-such"], ["serve", "--config", "no.toml"]]
+)
+@pytest.mark.parametrize("package", ["uvicorn", "httptools"])
+def test_gateway_names_a_missing_package_before_other_problems(monkeypatch, capsys, words, package):
+    monkeypatch.setitem(sys.modules, package, None)
+    assert main(words) == 2
+    err = capsys.readouterr().err
+    assert f"the gateway needs {package}" in err
+    assert install_command("gateway") in err

@@ -19,7 +19,9 @@ from urllib.parse import quote
 from ...ir.errors import ProtocolError
 from ...ir.response import Fault, UpstreamError
 from ...ir.terminal import neutralise_line
+from ..terminal.layout import text_width, wrap_text
 from ..terminal.options import CONFIG
+from ..terminal.output import terminal_width
 
 if TYPE_CHECKING:
     from ...gateway.config.settings import ModelRow, Settings
@@ -257,8 +259,11 @@ _MAX_NAMES = 6  # they share one line of the start message
 
 
 def client_commands(url: str, available: AvailableModels, key: str = ANY_KEY) -> list[str]:
-    """Return one line per client, for every protocol. Coding agents that cannot use any model are omitted."""
-    rows = [("openai", f"OPENAI_BASE_URL={url}/v1 OPENAI_API_KEY={key}{_model_note(available)}")]  # Chat and Responses
+    """Return one line per client, for every protocol. Coding agents that cannot use any model are omitted.
+
+    If a line is wider than the terminal, each command has a line of its own, to be copied, and comments wrap.
+    """
+    rows = [("openai", f"OPENAI_BASE_URL={url}/v1 OPENAI_API_KEY={key}")]  # Chat and Responses
     claude, codex, gemini = (choose_models(client, available) for client in ("claude", "codex", "gemini"))
     if claude is not None:
         variables = {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_AUTH_TOKEN": key, **claude_variables(claude)}
@@ -279,13 +284,31 @@ def client_commands(url: str, available: AvailableModels, key: str = ANY_KEY) ->
         rows.append(("gemini", f"{shell_words(variables)} gemini{model} -p 'Read a.txt'"))
     else:
         rows.append(("google", f"GOOGLE_GEMINI_BASE_URL={url} GEMINI_API_KEY={key}"))
-    rows.append(("ollama", f"OLLAMA_HOST={url}{_model_note(available)}"))
-    width = max(len(name) for name, _ in rows)
-    lines = [f"  {name.ljust(width)}  {command}" for name, command in rows]
+    rows.append(("ollama", f"OLLAMA_HOST={url}"))
+    lines = _lay_out([(name, neutralise_line(command)) for name, command in rows], _model_note(available))
     if available.upstreams:
-        upstreams = ", ".join(available.upstreams)
-        lines.append(f"  No model has a name here: replace MODEL by a model of the upstream ({upstreams}).")
-    return [neutralise_line(line) for line in lines]
+        upstreams = neutralise_line(", ".join(available.upstreams))
+        about = f"No model has a name here: replace MODEL by a model of the upstream ({upstreams})."
+        lines += _wrap(about, "  ")
+    return lines
+
+
+def _lay_out(rows: list[tuple[str, str]], note: str) -> list[str]:
+    """Return the lines of commands by client, with a comment after those that name no model."""
+    width = max(len(name) for name, _ in rows)
+    noted = ("openai", "ollama") if note else ()
+    lines = [f"  {name.ljust(width)}  {command}{f'   # {note}' if name in noted else ''}" for name, command in rows]
+    if max(map(text_width, lines)) <= terminal_width():
+        return lines
+    lines = []
+    for name, command in rows:
+        lines += [f"  {name}", f"    {command}", *(_wrap(note, "    # ") if name in noted else [])]
+    return lines
+
+
+def _wrap(text: str, indent: str) -> list[str]:
+    """Wrap prose to the terminal; a file or a pipe has no width."""
+    return [indent + part for part in wrap_text(text, terminal_width() - len(indent), splits_words=False)]
 
 
 def claude_variables(chosen: ChosenModels, limits: ModelLimits = UNKNOWN_LIMITS) -> dict[str, str]:
@@ -312,9 +335,9 @@ def shell_words(variables: dict[str, str]) -> str:
 
 
 def _model_note(available: AvailableModels) -> str:
-    """Return a shell comment with the names of the models. Return "" if there are none."""
+    """Return the text of a shell comment with the names of the models. Return "" if there are none."""
     if not available.names:
         return ""
     rest = len(available.names) - _MAX_NAMES
     names = ", ".join(available.names[:_MAX_NAMES]) + (f" and {rest} more" if rest > 0 else "")
-    return f"   # model: {names}"
+    return neutralise_line(f"model: {names}")

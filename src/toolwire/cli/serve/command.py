@@ -16,8 +16,8 @@ from msgspec.structs import replace
 
 from ...gateway.processes.worker_process import WorkerProcess, share_secret
 from ...ir.errors import ConfigError
-from ..terminal.options import CONFIG, add_command, add_config, add_flag
-from ..terminal.output import paint
+from ..terminal.options import CONFIG, add_command, add_config, add_flag, require_gateway
+from ..terminal.output import paint, paragraph
 from .check import add_check
 from .client import add_to as add_client
 from .client_models import ANY_KEY, client_commands, list_models
@@ -166,6 +166,7 @@ def add_to(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the gateway, with uvloop if it is installed, or the parent process of its workers; return the exit code."""
+    require_gateway()
     worker = WorkerProcess.take_from(os.environ)
     arguments.is_reload = worker is not None  # the parent has printed the report about a LiteLLM file
     settings = _load_settings(arguments)
@@ -372,7 +373,7 @@ def _make_banner(listener: socket, settings: Settings, gateway: Gateway) -> str:
     url = f"{'http' if settings.server.certificate is None else 'https'}://{host}:{port}"
     parts = [f"{paint('toolwire', 'bold')} listens on {paint(url, 'green')}   (Ctrl-C stops it)"]
     if gateway.retrieval:
-        parts.append(gateway.retrieval)
+        parts.append("\n".join(paragraph(gateway.retrieval)))
     key = "$YOUR_KEY" if settings.keys else ANY_KEY
     parts.append("\n".join(client_commands(url, list_models(settings, tuple(gateway.upstreams)), key)))
     return "\n\n".join(parts)

@@ -8,7 +8,8 @@ import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from ...ir.errors import ConfigError
+from ..._extras import install_command
+from ...ir.errors import ConfigError, MissingExtra
 from .layout import wrap_text
 
 CONFIG = "toolwire.toml"
@@ -19,6 +20,15 @@ DEFAULT_MODEL = "local/smollm2"
 
 SettingsType = TypeVar("SettingsType")
 _QUOTED = re.compile(r"""["][^"]*["]|'[^']*'""")
+
+
+def require_gateway() -> None:
+    """Raise MissingExtra without a package that the gateway needs, before anything else is wrong. None is imported."""
+    from importlib.util import find_spec
+
+    for package in ("uvicorn", "httptools"):
+        if find_spec(package) is None:
+            raise MissingExtra(f"the gateway needs {package}", hint=install_command("gateway"))
 
 
 class CommandHelp(argparse.RawDescriptionHelpFormatter):

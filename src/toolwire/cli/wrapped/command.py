@@ -12,9 +12,11 @@ import argparse
 import asyncio
 import logging
 import os
+import re
 import shutil
 import signal
 import sys
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import AsyncExitStack, ExitStack, contextmanager
 from fnmatch import fnmatchcase
@@ -28,7 +30,7 @@ from ...ir.terminal import count_of
 from ..agent.options import add_model_options, add_tool_options, announce_model, make_price, open_tools
 from ..serve.client_models import UNKNOWN_LIMITS, limits_of, list_models
 from ..serve.tools import ToolLoader
-from ..terminal.options import CONFIG, add_command, add_config, read_variable
+from ..terminal.options import CONFIG, add_command, add_config, read_variable, require_gateway
 from ..terminal.output import LogFormatter, print_note
 from .child import ChildProcess
 from .clients import ChildCommand, SessionGateway, child_command, install_hint
@@ -63,7 +65,7 @@ exit codes: the program's own, or 128 + N if signal N ended it   126 it cannot b
 _CALLER = "with"
 _DRAIN = 1.0  # seconds for requests of programs that the command started and did not wait for
 _LOOP_DELAY = 60.0  # seconds; on a busy machine, the only client waits instead of being refused
-_MAX_NOTES = 5  # log records after the command; more would hide the receipt
+_MAX_NOTES = 5  # different warnings after the command; more would hide the receipt
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126  # as a shell's exit codes
 
 
@@ -82,6 +84,7 @@ def add_to(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command and return its exit code, or the one of a shell if it cannot be started."""
+    require_gateway()
     command = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
     if not command or not command[0]:
         raise ConfigError("a command is missing", hint="toolwire with -m MODEL -- COMMAND, as in `… -- python app.py`")
@@ -108,25 +111,27 @@ def _report_missing(command: list[str]) -> int:
 
 
 class _Notes(logging.Handler):
-    """Keeps the first warnings while the terminal belongs to the command."""
+    """Keeps the first different warnings, each with its count, while the terminal belongs to the command."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self.lines: list[str] = []
-        self.count = 0
+        self.lines: Counter[str] = Counter()
+        self.more = 0
         self.setFormatter(LogFormatter("%(message)s"))
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.count += 1
-        if len(self.lines) < _MAX_NOTES:
-            self.lines.append(self.format(record))
+        line = self.format(record)
+        if line in self.lines or len(self.lines) < _MAX_NOTES:
+            self.lines[line] += 1
+        else:
+            self.more += 1
 
     def print(self, clean: Callable[[str], str]) -> None:
         """Print them. `clean` removes secrets from records of other libraries, which are collected as they are."""
-        for line in self.lines:
-            print_note(clean(line))
-        if self.count > len(self.lines):
-            print_note(f"and {count_of(self.count - len(self.lines), 'more warning')}")
+        for line, count in self.lines.items():
+            print_note(clean(line) if count == 1 else f"{clean(line)} ({count:,} times)")
+        if self.more:
+            print_note(f"and {count_of(self.more, 'more warning')}")
 
 
 async def _run_session(command: list[str], arguments: argparse.Namespace) -> int:
@@ -146,7 +151,12 @@ async def _run_session(command: list[str], arguments: argparse.Namespace) -> int
     try:
         notes.print(telemetry.redactor)
         if code is not None:
-            receipt.print(recording=arguments.record, unrecorded=recording.lost, clean=telemetry.redactor)
+            receipt.print(
+                recording=arguments.record,
+                unrecorded=recording.lost,
+                clean=telemetry.redactor,
+                settings_file=arguments.config,
+            )
     except OSError:  # standard error is closed or full: the exit code is still the command's
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())  # else the interpreter fails when it flushes it
     return _NOT_EXECUTABLE if code is None else code
@@ -330,14 +340,14 @@ def _collect_logs(notes: _Notes) -> Iterator[None]:
 def session_settings(arguments: argparse.Namespace, key: str) -> tuple[Settings, str | None]:
     """Return the settings, and the model for clients; None if they choose among the models of the settings file.
 
-    Raise ConfigError for an unknown model or invalid settings.
+    Sets `arguments.config` to the default file if it exists. Raise ConfigError for an unknown model or invalid settings.
     """
     from ...gateway.config.settings import KeyRow, LogRow, ResponsesRow, ServerRow, Settings, StateRow, TraceRow
     from ...gateway.keys import hash_key
     from ...gateway.settings_file import load_settings
 
-    path = arguments.config or (CONFIG if Path(CONFIG).is_file() else None)
-    settings = Settings() if path is None else load_settings(Path(path))
+    arguments.config = arguments.config or (CONFIG if Path(CONFIG).is_file() else None)
+    settings = Settings() if arguments.config is None else load_settings(Path(arguments.config))
     settings, model = _choose_model(settings, arguments)
     signing = ("secret", "secret_env", "previous_secret", "previous_secret_env")
     server = ServerRow(
@@ -376,12 +386,16 @@ def _choose_model(settings: Settings, arguments: argparse.Namespace) -> tuple[Se
 
 
 def _configured_row(settings: Settings, model: str) -> ModelRow | None:
-    """Return the row of a model in the settings, with the names that its upstreams use; None if they have none."""
+    """Return the row of a model in the settings, with the names that its upstreams use; None if they have none.
+
+    A row for every name, `*`, is not for a name with a provider: it would answer in the place of the chosen model.
+    """
     from ...gateway.config.settings import ModelRow
     from ...gateway.routing.router import target_model
 
-    patterns = sorted(settings.models, key=len, reverse=True)
-    name = next((name for name in (model, *patterns) if name in settings.models and fnmatchcase(model, name)), None)
+    rows = [name for name in settings.models if name.strip("*?") or not _names_provider(settings, model)]
+    patterns = sorted(rows, key=len, reverse=True)
+    name = next((name for name in (model, *patterns) if name in rows and fnmatchcase(model, name)), None)
     if name is not None:
         row = settings.models[name]
         targets = tuple(replace(target, model=target_model(target.model, name, model)) for target in row.targets)
@@ -390,6 +404,14 @@ def _configured_row(settings: Settings, model: str) -> ModelRow | None:
     if upstream in settings.upstreams and upstream_model:
         return ModelRow(upstream, upstream_model)
     return None
+
+
+def _names_provider(settings: Settings, model: str) -> bool:
+    """Check for `provider/model` or `provider:model` of a known provider, or `upstream/model` of the settings."""
+    from ...wire.models.vendors import names
+
+    provider = re.split("[/:]", model, maxsplit=1)[0]
+    return model != provider and (provider.lower() in names() or model.partition("/")[0] in settings.upstreams)
 
 
 def _make_row(arguments: argparse.Namespace) -> tuple[str, UpstreamRow, ModelRow]:

@@ -62,7 +62,9 @@ class Receipt:
             if self._price is not None:
                 self._cost += self._price(Response(usage=request_log.usage))
 
-    def print(self, *, recording: str | None, unrecorded: int, clean: Callable[[str], str]) -> None:
+    def print(
+        self, *, recording: str | None, unrecorded: int, clean: Callable[[str], str], settings_file: str | None = None
+    ) -> None:
         """Print the receipt to standard error. `clean` removes secrets from names that clients and models choose."""
         rows = [
             ("turns", self._describe_turns()),
@@ -74,6 +76,8 @@ class Receipt:
         rows.append(("losses", _describe(self._losses)))
         if self._models:
             rows.append(("model", ", ".join(self._models) if len(self._models) == 1 else _describe(self._models)))
+        if settings_file is not None:
+            rows.append(("settings", settings_file))
         if recording is not None:
             lost = f", without {count_of(unrecorded, 'exchange')} that could not be written" if unrecorded else ""
             rows.append(("record", f"{recording}{lost}"))

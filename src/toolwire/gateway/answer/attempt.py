@@ -104,7 +104,7 @@ class Attempt(Struct, eq=False):
         except asyncio.CancelledError:
             return await self._handle_interruption(out)
         except (TimeoutError, ConnectionError) as error:
-            return network_fault_of(error, target.upstream.name)
+            return network_fault_of(error, target.upstream.name, target.endpoint.origin)
         except UpstreamError as error:
             return error.fault
         except KeyCommandError as error:
@@ -249,7 +249,7 @@ class Attempt(Struct, eq=False):
             try:
                 fault = await self._send(repair_target, repair)
             except (TimeoutError, ConnectionError) as error:
-                fault = network_fault_of(error, repair_target.upstream.name)
+                fault = network_fault_of(error, repair_target.upstream.name, repair_target.endpoint.origin)
             except UpstreamError as error:
                 fault = error.fault
             if fault is None:
