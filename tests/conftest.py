@@ -29,8 +29,10 @@ settings.register_profile("explore", max_examples=1000, **_QUIET)
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# xdist sets the width of its own lines for the workers; the package would fit tables to it.
+# xdist sets the width of its own lines for the workers, and GNU readline, which pytest imports if it captures output in this
+# process, that of a terminal: only in the environment of child processes, not in os.environ. The package would fit tables to it.
 os.environ.pop("COLUMNS", None)
+os.unsetenv("COLUMNS")
 
 # No test verifies a certificate of the internet, and every client of an SDK loads all of the system's: 30 ms of CPU.
 os.environ["SSL_CERT_FILE"] = str(Path(__file__).parent / "fixtures" / "tls" / "client.pem")

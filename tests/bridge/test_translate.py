@@ -189,8 +189,10 @@ CODING_AGENT = {
 }
 
 
-def test_json_user_id_is_not_sent_to_another_provider():
-    translated = toolwire.translate(CODING_AGENT, source="anthropic", target="openai_chat", strict=True)
+@pytest.mark.parametrize("start", ["", " \n"])
+def test_json_user_id_is_not_sent_to_another_provider(start):
+    body = CODING_AGENT | {"metadata": {"user_id": start + CODING_AGENT["metadata"]["user_id"]}}
+    translated = toolwire.translate(body, source="anthropic", target="openai_chat", strict=True)
     assert "secret" not in str(translated.body)
     assert [(loss.path, loss.severity) for loss in translated.losses] == [("/metadata/user_id", "info")]
 

@@ -1,8 +1,10 @@
 """`toolwire` in a process on a pseudo-terminal, as a person uses it: type, wait for text, press Ctrl-C."""
 
 import asyncio
+import fcntl
 import os
 import re
+import sys
 import termios
 from codecs import getincrementaldecoder
 from contextlib import asynccontextmanager, suppress
@@ -39,6 +41,14 @@ class Terminal:
 
     def type(self, text):
         os.write(self._descriptor, text.encode())
+
+    def typed_bytes(self):
+        """Return the size of the lines that were typed and not read yet, whether they are echoed or not."""
+        descriptor = os.open(f"/proc/{self.process.pid}/fd/0", os.O_RDONLY | os.O_NOCTTY)
+        try:
+            return int.from_bytes(fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4)), sys.byteorder)
+        finally:
+            os.close(descriptor)
 
     async def enter(self, text):
         """Type a line once the prompt is there."""

@@ -40,7 +40,7 @@ def test_line_typed_before_a_question_does_not_answer_it(tmp_path, typed):
         await terminal.enter("mail")
         await terminal.expect("→ hold")
         terminal.type(f"{typed}\n")
-        await terminal.expect(f"{typed}\r\n")  # the terminal has received the line
+        await until(lambda: terminal.typed_bytes() == len(typed) + 1)
         (tmp_path / "go").touch()
         await terminal.expect("Run it? [y]es, [n]o, [e]dit, [a]lways for this tool: ")
         terminal.type("n\n")

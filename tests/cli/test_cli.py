@@ -335,6 +335,8 @@ def test_control_characters_are_escaped_in_messages(file, capsys):
         ("{python} -m toolwire formats > /dev/full", 2),
         ("{python} -m toolwire convert {file} --to gemini <&- >&-", 0),
         ("{python} -m toolwire convert <&-", 2),
+        ("{python} -m toolwire run hello -m vllm/x --base-url http://127.0.0.1:1 <&-", 2),
+        ("{python} -m toolwire chat -m vllm/x --base-url http://127.0.0.1:1 <&-", 0),
         ("PYTHONIOENCODING=ascii {python} -m toolwire formats", 0),
         ("{python} -m toolwire convert {file} | head -c 1", 0),
     ],

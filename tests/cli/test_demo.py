@@ -96,6 +96,18 @@ def test_screens_on_a_terminal_wait_for_a_key(tmp_path):
     asyncio.run(look())
 
 
+def test_ctrl_c_between_screens_removes_the_question(capsys, monkeypatch):
+    """The prompt of the shell begins a line."""
+
+    def interrupt():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(demo, "read_key", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        demo._is_continued()
+    assert capsys.readouterr().out.endswith("quit \r\x1b[K")
+
+
 @pytest.mark.parametrize("columns", [60, 120])
 def test_screens_fit_a_narrow_and_a_wide_terminal(columns, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(columns))

@@ -4,12 +4,14 @@ import asyncio
 import os
 import signal
 import termios
+import tty
+from contextlib import nullcontext
 
 import pytest
 from chat_terminal import CTRL_C, on_terminal, without_styles
 
 from toolwire import ToolCall
-from toolwire.cli.terminal.input import HiddenTyping
+from toolwire.cli.terminal.input import HiddenTyping, read_key
 from toolwire.testing import Upstream, says
 from waiting import until
 
@@ -75,7 +77,7 @@ def test_echo_is_off_inside_the_block_and_on_after_an_error(screen):
     assert signal.getsignal(signal.SIGTSTP) == signal.SIG_DFL
 
 
-@pytest.mark.parametrize("number", [signal.SIGTSTP, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTSTP, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
 def test_signal_that_stops_or_ends_the_process_finds_the_terminal_restored(number, screen, monkeypatch):
     """The process would stop inside `raise_signal`; it continues after it with `fg`."""
     states = []
@@ -90,6 +92,77 @@ def test_signal_that_stops_or_ends_the_process_finds_the_terminal_restored(numbe
         assert states == [(number, True, signal.SIG_DFL)]
         assert not echoes(screen)
     assert echoes(screen)
+
+
+@pytest.mark.parametrize("is_asked", [True, False])
+def test_terminal_is_continued_as_it_was_stopped(is_asked, screen, monkeypatch):
+    """After Ctrl-Z at a question and `fg`, keys are echoed, and keep what readline has set for its line."""
+    states = []
+
+    def stop(_):
+        states.append(termios.tcgetattr(screen)[3])
+        termios.tcsetattr(screen, termios.TCSANOW, before)  # as a shell does for `fg`
+
+    before = termios.tcgetattr(screen)
+    raise_signal = signal.raise_signal
+    monkeypatch.setattr("toolwire.cli.terminal.input.signal.raise_signal", stop)
+    with HiddenTyping() as typing, typing.paused() if is_asked else nullcontext():
+        tty.setcbreak(screen)
+        if is_asked:
+            changed = termios.tcgetattr(screen)
+            changed[3] |= termios.ECHO
+            termios.tcsetattr(screen, termios.TCSANOW, changed)
+        mode = termios.tcgetattr(screen)
+        raise_signal(signal.SIGTSTP)
+        assert states == [before[3]]
+        assert termios.tcgetattr(screen) == mode
+    assert termios.tcgetattr(screen) == before
+
+
+def test_nothing_is_changed_in_the_background(screen, monkeypatch):
+    """After Ctrl-Z and `bg`, a change would stop the process, and would hide the keys from the shell."""
+    with HiddenTyping() as typing:
+        monkeypatch.setattr(os, "tcgetpgrp", lambda _: os.getpgrp() + 1)
+        termios.tcsetattr(screen, termios.TCSANOW, typing._before)  # as before the stop
+        with typing.paused():
+            pass
+        assert echoes(screen)
+    assert echoes(screen)
+
+
+def test_second_interrupt_does_not_leave_the_terminal_hidden(screen, monkeypatch):
+    set_attributes = termios.tcsetattr
+    interrupts = [KeyboardInterrupt]
+
+    def interrupted(*given):
+        if interrupts:
+            raise interrupts.pop()
+        set_attributes(*given)
+
+    with pytest.raises(KeyboardInterrupt), HiddenTyping():
+        monkeypatch.setattr(termios, "tcsetattr", interrupted)
+    assert echoes(screen)
+
+
+def test_signal_that_arrives_while_a_key_is_awaited_finds_the_terminal_restored(screen, monkeypatch):
+    """`read_key` reads one key without Enter. `kill` used to leave the terminal without echo."""
+    modes = []
+
+    def read(*_):
+        modes.append(termios.tcgetattr(screen)[3] & (termios.ECHO | termios.ICANON))
+        raise_signal(signal.SIGTERM)
+        return b"k"
+
+    raise_signal = signal.raise_signal
+    before = termios.tcgetattr(screen)
+    stopped = []
+    monkeypatch.setattr(
+        "toolwire.cli.terminal.input.signal.raise_signal", lambda _: stopped.append(termios.tcgetattr(screen))
+    )
+    monkeypatch.setattr("toolwire.cli.terminal.input.os.read", read)
+    assert read_key() == "k"
+    assert (modes, stopped) == ([0], [before])
+    assert termios.tcgetattr(screen) == before
 
 
 def test_without_a_terminal_nothing_changes(monkeypatch, tmp_path):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from .. import __version__
 from ..ir.errors import ConfigError
 from ..ir.terminal import count_of, neutralise_line
-from .sources.documents import ToolDocuments, parse_file, read_bytes
+from .sources.documents import ToolDocuments, parse_file, read_bytes, replace_file
 from .sources.targets import defines_tools
 from .sources.tool_source import SOURCE_HELP, add_source_options, read_declared, source_kind
 from .terminal.options import add_command, add_list, add_model
@@ -180,7 +180,7 @@ def run(arguments: argparse.Namespace) -> int:
     inputs = read_all(arguments.files, arguments)
     tools = inputs.tools()
     if arguments.lock:
-        Path(arguments.lock).write_text(json.dumps(lock(tools), indent=2, sort_keys=True) + "\n", encoding="utf-8")
+        replace_file(arguments.lock, json.dumps(lock(tools), indent=2, sort_keys=True) + "\n", mode=0o666)
         print_note(f"tools recorded in {arguments.lock}: {len(tools)}", None)
         return 0
     if arguments.check_lock:
@@ -189,7 +189,7 @@ def run(arguments: argparse.Namespace) -> int:
     findings += _check_bodies(arguments)
     if arguments.write_baseline:
         known = sorted({fingerprint for finding in findings for fingerprint in finding.fingerprints})
-        Path(arguments.write_baseline).write_text(json.dumps(known, indent=2) + "\n", encoding="utf-8")
+        replace_file(arguments.write_baseline, json.dumps(known, indent=2) + "\n", mode=0o666)
     if arguments.baseline:
         known_before = set(load(arguments.baseline))
         findings = tuple(finding for finding in findings if not known_before.issuperset(finding.fingerprints))

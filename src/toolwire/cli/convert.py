@@ -6,7 +6,6 @@ import argparse
 import sys
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
@@ -116,7 +115,7 @@ def _write_page(arguments: argparse.Namespace) -> int:
         print_note(f"{name}: {message}")
     if len(failed) == len(comparison.outputs):
         return 2
-    replace_file(Path(arguments.html).resolve(), write_page(comparison))
+    replace_file(arguments.html, write_page(comparison))
     losses = {output.name: tuple(placed.loss for placed in output.losses) for output in comparison.outputs}
     print_note(
         f"{comparison.source.name} {comparison.kind} in {len(losses) - len(failed)} formats: {arguments.html}", None

@@ -94,9 +94,11 @@ def run(arguments: argparse.Namespace) -> int:
 def _is_continued() -> bool:
     """Wait for a key, and return whether the next screen is wanted."""
     print(paint("Enter: next   q: quit ", "dim"), end="", flush=True)
-    while (key := read_key()) not in ("", "\n", "\r", " ", "q", "Q", "\x1b", "\x04"):
-        pass
-    print("\r\x1b[K", end="", flush=True)
+    try:
+        while (key := read_key()) not in ("", "\n", "\r", " ", "q", "Q", "\x1b", "\x04"):
+            pass
+    finally:  # also after Ctrl-C
+        print("\r\x1b[K", end="", flush=True)
     return key in ("\n", "\r", " ")
 
 

@@ -169,9 +169,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     are printed as a line.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
-    for name in ("stdout", "stderr"):
+    for name in ("stdin", "stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the parent process
-            setattr(sys, name, io.StringIO())
+            setattr(sys, name, io.TextIOWrapper(io.BytesIO(), "utf-8"))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # do not fail on a character that the terminal cannot encode
             stream.reconfigure(errors="backslashreplace")

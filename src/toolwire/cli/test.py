@@ -15,6 +15,7 @@ from ..ir.errors import ConfigError
 from ..ir.terminal import count_of, neutralise_line, reveal_line
 from ..stream.strict import parse, parse_object
 from ..testing.tool_tests.settings import ToolTestSettings
+from .sources.documents import replace_file
 from .sources.targets import add_server_options, parse_spec
 from .sources.tool_source import source_kind
 from .terminal.options import add_command, add_flag, add_list, settings_from
@@ -111,7 +112,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.junit:
         from ..testing.tool_tests.report import report_as_junit
 
-        Path(arguments.junit).write_bytes(report_as_junit(report))
+        replace_file(arguments.junit, report_as_junit(report), mode=0o666)
     return _exit_code(report)
 
 
@@ -127,7 +128,10 @@ def _exit_code(report: ToolTestReport) -> int:
 
 def _require_writable(file: Path) -> None:
     """Raise ConfigError before the tests if the report cannot be written after them."""
-    if not file.parent.is_dir() or file.is_dir() or not os.access(file if file.exists() else file.parent, os.W_OK):
+    needed = [file] if file.exists() else []
+    if not file.exists() or file.is_file():  # a file is replaced, a device or pipe is written
+        needed.append(Path(os.path.realpath(file)).parent)
+    if file.is_dir() or not all(os.access(path, os.W_OK) for path in needed):
         raise ConfigError(f"cannot write {file}", hint="give --junit a file in an existing folder")
 
 

@@ -385,6 +385,7 @@ def test_client_command_prints_or_writes_client_settings(tmp_path: Path) -> None
     assert not (tmp_path / ".claude").exists()
     (tmp_path / ".codex").mkdir()
     (tmp_path / ".codex" / "config.toml").write_text('# mine\nmodel = "gpt-5.6"\n[tools]\nweb_search = true\n')
+    (tmp_path / ".codex" / "config.toml").chmod(0o600)
     client("codex", "--write", "--url", "http://127.0.0.1:5000")
     import tomllib
 
@@ -394,7 +395,9 @@ def test_client_command_prints_or_writes_client_settings(tmp_path: Path) -> None
     assert settings["model_provider"] == "toolwire"
     assert settings["tools"] == {"web_search": True}
     assert settings["model_providers"]["toolwire"]["base_url"] == "http://127.0.0.1:5000/v1"
-    assert (tmp_path / ".codex" / "config.toml.bak").read_text().startswith("# mine")
+    saved = tmp_path / ".codex" / "config.toml.bak"
+    assert saved.read_text().startswith("# mine")
+    assert saved.stat().st_mode & 0o777 == 0o600, "the old file, which may contain a key, is copied for its owner only"
     client("gemini", "--write")
     assert json.loads((tmp_path / ".gemini" / "settings.json").read_text())["security"]["auth"] == {
         "selectedType": "gemini-api-key"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from ...ir.errors import ConfigError, ToolwireError
+from ..sources.documents import replace_file
 from .options import make_client, make_price
 
 if TYPE_CHECKING:
@@ -194,12 +194,9 @@ class ChatSession:
         try:
             if path.exists() and not _is_saved_chat(path):
                 raise ConfigError(f"{file} exists and is not a saved chat", hint="choose another name")
-            new = path.with_name(f".{path.name}.{os.getpid()}")
-            with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
-                out.write(msgspec.json.encode(document))
-            new.replace(path)
         except OSError as error:
             raise ConfigError(f"cannot write {file}: {error.strerror}") from None
+        replace_file(path, msgspec.json.encode(document))
         return len(messages)
 
     def load(self, file: str) -> int:

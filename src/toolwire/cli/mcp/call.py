@@ -16,6 +16,7 @@ from ...ir.errors import ConfigError, ProtocolError, ToolwireError
 from ...ir.parts import Media, Text, ToolCall, ToolResult
 from ...ir.terminal import neutralise_line, neutralise_text
 from ...ir.text import dumps
+from ..sources.documents import replace_file
 from ..sources.targets import add_target, parse_spec
 from ..terminal.options import add_command, add_flag
 from ..terminal.output import json_text, paint, print_note
@@ -93,10 +94,7 @@ class PartPrinter:
         file = self._output
         if self._saved > 1:
             file = file.with_name(f"{file.stem}-{self._saved}{file.suffix}")
-        try:
-            file.write_bytes(data)
-        except OSError as error:
-            raise ConfigError(f"cannot write {file}: {error.strerror}") from None
+        replace_file(file, data, mode=0o666)
         return f"[{kind}, {len(data):,} bytes, saved as {file}]"
 
 

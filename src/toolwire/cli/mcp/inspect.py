@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -16,6 +15,7 @@ from ...ir.errors import ToolwireError
 from ...ir.terminal import count_of, reveal_line
 from ...ir.text import shorten
 from ..audit import print_table
+from ..sources.documents import replace_file
 from ..sources.listing import MAX_ITEMS, Listing
 from ..sources.targets import add_target, connect_servers
 from ..terminal.options import add_command, add_flag, add_list
@@ -133,7 +133,7 @@ async def _read_contents(client: McpClient) -> _Contents:
 
 def _write_lock(file: str, servers: McpServers) -> int:
     locked = servers.lock()
-    Path(file).write_text(json.dumps(locked, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    replace_file(file, json.dumps(locked, indent=2, sort_keys=True) + "\n", mode=0o666)
     print_note(f"tools recorded in {file}: {len(locked['tools'])}", None)
     return 0
 

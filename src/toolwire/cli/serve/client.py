@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from ...ir.errors import ConfigError
 from ...ir.response import UpstreamError
+from ..sources.documents import replace_file
 from ..terminal.options import add_command, add_config, add_flag, add_model
 from ..terminal.output import paint, print_note
 from .client_models import (
@@ -179,8 +180,8 @@ def _write(change: FileChange) -> None:
     if before == change.text:
         return
     if before:
-        change.path.with_name(change.path.name + ".bak").write_text(before, "utf-8")
-    change.path.write_text(change.text, "utf-8")
+        replace_file(change.path.with_name(change.path.name + ".bak"), before)
+    replace_file(change.path, change.text)
     print_note(f"wrote {change.path}", None)
 
 

@@ -195,7 +195,7 @@ def _write(path: Path, text: str, expected: dict[str, Any]) -> None:
             hint="write each key as a separate table: [keys.NAME]",
         )
     parse_settings(parsed)
-    replace_file(path.resolve(), text)
+    replace_file(path, text)
 
 
 _USAGE_HELP = """\

@@ -116,7 +116,7 @@ def run_init(arguments: argparse.Namespace) -> int:
         text = _convert(Path(arguments.from_litellm), strict=arguments.strict)
     else:
         text = _describe_machine(probe=not arguments.no_probe)
-    replace_file(path.resolve(), f"#:schema {_schema_address(path.resolve().parent)}\n{text}")
+    replace_file(path, f"#:schema {_schema_address(path.resolve().parent)}\n{text}")
     print(f"wrote {paint(str(path), 'green')}. Next:")
     check = "" if str(path) == CONFIG else f" {path}"
     config = "" if str(path) == CONFIG else f" --config {path}"

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import secrets
+import stat
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -156,36 +160,42 @@ def parse_file(file: str, data: bytes) -> Any:
 
 def read_bytes(file: str) -> bytes:
     """Read a file, or standard input for `-`. Raise ConfigError if it cannot be read."""
-    if file == "-" and sys.stdin is None:
-        raise ConfigError("standard input is closed", hint="name a file")
     try:
         return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     except OSError as error:
         raise ConfigError(f"cannot read {file}: {error.strerror}") from error
 
 
-def replace_file(path: Path, text: str) -> None:
-    """Replace the file atomically, so that a reader gets either the old or the new content.
+def replace_file(file: str | Path, content: str | bytes, *, mode: int = 0o600) -> None:
+    """Replace a file in one step: a reader, an interrupt or a full disk gets or leaves either the old or the new content.
 
-    It keeps its mode; a new file is readable for its owner only. Raises `ConfigError` if it cannot be written.
+    It keeps its mode; a new file gets `mode` without the bits of the umask. A link stays a link, and a device or pipe is
+    written directly. Raises `ConfigError` if it cannot be written.
     """
-    import tempfile  # costs several milliseconds, and most commands write no file
-
-    mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
+    data = content.encode("utf-8") if isinstance(content, str) else content
+    path = Path(os.path.realpath(file))
+    new = path.with_name(f".{path.name}-{secrets.token_hex(8)}")
     try:
-        number, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
-    except OSError as error:
-        raise ConfigError(f"cannot write {path}: {error.strerror}") from None
-    try:
-        with os.fdopen(number, "wb") as file:
-            file.write(text.encode("utf-8"))
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).chmod(mode)
-        Path(name).replace(path)
-    except OSError as error:
-        Path(name).unlink(missing_ok=True)
-        raise ConfigError(f"cannot write {path}: {error.strerror}") from None
+        before = Path(file).stat() if Path(file).exists() else None
+        if before is not None and not stat.S_ISREG(before.st_mode):
+            Path(file).write_bytes(data)
+            return
+        if before is not None and not os.access(path, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+        with os.fdopen(os.open(new, flags, mode), "wb") as out:
+            out.write(data)
+            out.flush()
+            os.fsync(out.fileno())
+        if before is not None:
+            new.chmod(before.st_mode & 0o777)
+        new.replace(path)
+    except BaseException as error:
+        with suppress(OSError):
+            new.unlink()
+        if isinstance(error, OSError):
+            raise ConfigError(f"cannot write {file}: {error.strerror}") from None
+        raise
 
 
 def _has_document_per_line(data: bytes) -> bool:

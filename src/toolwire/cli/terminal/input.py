@@ -81,23 +81,15 @@ def is_confirmed(question: str) -> bool:
 
 def read_key() -> str:
     """Read a key from the terminal without showing it; empty at the end of the input. Ctrl-C raises KeyboardInterrupt."""
-    try:
-        import termios
-        import tty
-    except ImportError:  # Windows
+    if os.name == "nt":
         import msvcrt
 
         key = msvcrt.getwch()  # type: ignore[attr-defined,unused-ignore]
         if key == "\x03":
             raise KeyboardInterrupt from None
         return str(key)
-    file = sys.stdin.fileno()
-    before = termios.tcgetattr(file)
-    tty.setcbreak(file, termios.TCSADRAIN)  # keeps the keys that were pressed meanwhile
-    try:
-        return os.read(file, 1).decode("ascii", "replace")
-    finally:
-        termios.tcsetattr(file, termios.TCSADRAIN, before)
+    with HiddenTyping(by_key=True):
+        return os.read(sys.stdin.fileno(), 1).decode("ascii", "replace")
 
 
 def discard_typed_input() -> None:
@@ -116,70 +108,90 @@ def discard_typed_input() -> None:
 class HiddenTyping:
     """Do not echo keys inside the block, so that typed text stays out of an answer. The next prompt reads it.
 
-    The terminal is restored at the end of the block, while the process is stopped by Ctrl-Z, and before a signal ends it.
-    Nothing happens without a terminal, in the background, and on Windows.
+    With `by_key`, a key can be read before Enter. The terminal is restored at the end of the block, while the process is
+    stopped by Ctrl-Z, and before a signal ends it. Nothing happens without a terminal, in the background, and on Windows.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, by_key: bool = False) -> None:
+        self._by_key = by_key
         self._before: list[Any] | None = None  # the attributes of the terminal
         self._handled: list[int] = []
 
     def __enter__(self) -> Self:
         self._before = _own_terminal()
         if self._before is not None and threading.current_thread() is threading.main_thread():
-            numbers = (signal.SIGTSTP, signal.SIGTERM, signal.SIGHUP)
+            numbers = (signal.SIGTSTP, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
             self._handled = [number for number in numbers if signal.getsignal(number) == signal.SIG_DFL]
             for number in self._handled:
                 signal.signal(number, self._restore_first)
-        self._set_echo(is_on=False)
+        self._hide()
         return self
 
     def __exit__(self, *_: object) -> None:
-        for number in self._handled:
-            signal.signal(number, signal.SIG_DFL)
-        self._set_echo(is_on=True)
+        try:
+            self._set(self._before)
+        finally:
+            self._set(self._before)  # again, if a second Ctrl-C interrupted it
+            for number in self._handled:
+                signal.signal(number, signal.SIG_DFL)
 
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Echo keys inside this block, for a question."""
-        self._set_echo(is_on=True)
+        self._set(self._before)
         try:
             yield
         finally:
-            self._set_echo(is_on=False)
+            self._hide()
 
     def _restore_first(self, number: int, _: object) -> None:
-        """Restore the terminal, and let the signal have its usual effect. After a stop, hide the keys again."""
-        self._set_echo(is_on=True)
+        """Restore the terminal, and let the signal have its usual effect. After a stop, set the terminal as it was.
+
+        A question may have changed it, too: `readline` does while a line is edited.
+        """
+        current = _own_terminal()
+        self._set(self._before)
         signal.signal(number, signal.SIG_DFL)
         signal.raise_signal(number)
         signal.signal(number, self._restore_first)
-        self._set_echo(is_on=False)
+        self._set(current)
 
-    def _set_echo(self, *, is_on: bool) -> None:
+    def _hide(self) -> None:
         if self._before is None:
             return
         import termios
 
-        attributes = list(self._before)
-        if not is_on:
-            attributes[3] &= ~termios.ECHO
+        attributes = [*self._before[:6], list(self._before[6])]
+        attributes[3] &= ~termios.ECHO
+        if self._by_key:
+            attributes[3] &= ~termios.ICANON
+            attributes[6][termios.VMIN], attributes[6][termios.VTIME] = 1, 0
+        self._set(attributes)
+
+    def _set(self, attributes: list[Any] | None) -> None:
+        """Set the attributes at once: waiting until all output is shown could be interrupted, or stop for ever."""
+        if attributes is None or _own_terminal() is None:  # continued in the background, by `bg`
+            return
+        import termios
+
         with suppress(termios.error, ValueError):  # the terminal is gone, or standard input is closed
-            termios.tcsetattr(sys.stdin, termios.TCSADRAIN, attributes)
+            termios.tcsetattr(sys.stdin, termios.TCSANOW, attributes)
 
 
 def _own_terminal() -> list[Any] | None:
     """Return the attributes of the terminal of standard input, or None if there is none that this process may change."""
-    if os.name == "nt" or not sys.stdin.isatty():
+    if os.name == "nt":
         return None
     import termios
 
-    with suppress(OSError):  # not the controlling terminal, which has no foreground process
-        if os.tcgetpgrp(sys.stdin.fileno()) != os.getpgrp():
-            return None  # in the background, where a change would stop the process
     try:
+        if not sys.stdin.isatty():
+            return None
+        with suppress(OSError):  # not the controlling terminal, which has no foreground process
+            if os.tcgetpgrp(sys.stdin.fileno()) != os.getpgrp():
+                return None  # in the background, where a change would stop the process
         return termios.tcgetattr(sys.stdin)
-    except termios.error:
+    except (termios.error, ValueError):  # gone, or closed
         return None
 
 

@@ -130,7 +130,7 @@ def _read_user(body: Object, params: dict[str, Any], extra: Extra) -> None:
     if not (metadata := body.get("metadata")):
         return
     user = read_optional_string(require_object(metadata, "metadata"), "user_id")
-    is_id = user is not None and not user.startswith("{")
+    is_id = user is not None and not user.lstrip().startswith("{")
     if is_id:
         params["user"] = user
     read_extra(metadata, ("user_id",) if is_id or not user else (), f"{NAME}/metadata", extra)
