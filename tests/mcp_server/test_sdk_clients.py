@@ -1,6 +1,7 @@
 """The official client and FastMCP's against our server, as real processes, over stdio and HTTP, in both eras."""
 
 import asyncio
+import sys
 import warnings
 
 import pytest
@@ -15,7 +16,7 @@ MODES = {"stateless": "2026-07-28", "handshake": "legacy", "auto": "auto"}
 def clients():
     """Import the clients where their tests run: it takes seconds, which every worker would spend on collecting them."""
     global Client, FastClient, FastToolError, MCPError, StdioServerParameters, StdioTransport, StreamableHttpTransport
-    global mcp_types
+    global mcp_types, stdio_client
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import mcp_types
@@ -23,7 +24,7 @@ def clients():
         from fastmcp.client.transports import StdioTransport, StreamableHttpTransport
         from fastmcp.exceptions import ToolError as FastToolError
         from mcp.client.client import Client
-        from mcp.client.stdio import StdioServerParameters
+        from mcp.client.stdio import StdioServerParameters, stdio_client
         from mcp.shared.exceptions import MCPError
 
 
@@ -35,7 +36,9 @@ def port():
 
 def stdio(tools=CONJUGATE, effects=None):
     program, *rest = command(tools, "--store", "memory:")
-    return StdioServerParameters(command=program, args=rest, env=environment(effects))
+    parameters = StdioServerParameters(command=program, args=rest, env=environment(effects))
+    # Its default is the `sys.stderr` of its import, which has no descriptor if a test captures it.
+    return stdio_client(parameters, errlog=sys.__stderr__)
 
 
 def run_with_timeout(work):

@@ -114,7 +114,7 @@ def test_last_worker_takes_the_waiting_connections_when_it_stops(table, listener
         keeper = listener.dup()  # of the parent or another worker
         clients = connect(listener, 5)
         worker.close()
-        await until(lambda: other_accepts or len(connections) == 5)
+        await until(lambda: other_accepts or sum(protocol.has_shut_down for protocol in connections) == 5)
         shut_down = [protocol.has_shut_down for protocol in connections]
         keeper.close()
         for client in clients:
