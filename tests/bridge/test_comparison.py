@@ -11,9 +11,11 @@ from toolwire.bridge.comparison import compare, text_formats
 from toolwire.bridge.comparison.documents import MAX_ELEMENTS
 from toolwire.ir.errors import ConfigError, ProtocolError
 from toolwire.ir.folding import unfold
-from toolwire.ir.parts import Text
+from toolwire.ir.parts import Text, ToolResult
 from toolwire.ir.pointer import resolve
+from toolwire.ir.request import Message, Request
 from toolwire.ir.response import Response, Stop
+from toolwire.ir.tools import Tool
 from toolwire.stream.positions import CodeUnits, StringOffsets, find_places
 from toolwire.text import names as format_names
 from toolwire.wire import get, names
@@ -267,6 +269,25 @@ def test_traces_of_a_long_answer_write_it_a_few_times(monkeypatch):
         output = compare(json.dumps(answer), source="anthropic", kind="response", targets=["hermes"]).outputs[0]
         assert 1 < len(written) <= most
         assert len(output.places) >= min(calls, len(written) // 3)
+
+
+@pytest.mark.parametrize(
+    ("kind", "document"),
+    [
+        ("response", {"type": "message", "role": "assistant", "model": "m", "content": [], "stop_reason": "end_turn"}),
+        ("tools", {"tools": [{"type": "web_search_20250305", "name": "web_search"}]}),
+    ],
+)
+def test_document_without_elements_is_compared_with_every_format(kind, document):
+    outputs = compare(json.dumps(document), source="anthropic", kind=kind, targets=["formats"]).outputs
+    assert outputs and not any(output.places for output in outputs if output.family == "text")
+
+
+def test_tools_and_texts_of_results_count_as_parts():
+    tools = tuple(Tool(f"t{n}", "", {"type": "object"}) for n in range(30))
+    result = ToolResult("c", None, tuple(Text("x") for _ in range(40)))
+    request = Request("m", (Message("tool", (result,)),), tools)
+    assert text_formats._count_parts(request) == 1 + 1 + 40 + 30
 
 
 def test_parent_of_an_element_exists_and_is_the_next_one_around_it():

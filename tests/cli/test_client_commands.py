@@ -94,7 +94,7 @@ def test_commands_stay_whole_and_prose_wraps_in_a_narrow_terminal(monkeypatch):
     rows = settings({f"house-model-number-{number}": {} for number in range(9)})
     cases = [(list_models(rows), "local"), (list_models(parse_settings({}), ("anthropic", "openai", "ollama")), "$K")]
     for available, key in cases:
-        monkeypatch.delenv("COLUMNS", raising=False)
+        monkeypatch.setenv("COLUMNS", "10000")  # the widest that counts
         wide = client_commands(URL, available, key)
         monkeypatch.setenv("COLUMNS", "80")
         narrow = client_commands(URL, available, key)

@@ -1,5 +1,6 @@
 """Files that commands write are replaced in one step, and keep their mode, links and devices."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -41,6 +42,26 @@ def test_interrupt_leaves_the_old_file(tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         replace_file(file, "new")
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("a", "old")]
+
+
+def test_content_of_a_private_file_is_private_while_it_is_written(tmp_path, monkeypatch):
+    file, modes, sync = tmp_path / ("n" * 250), [], os.fsync
+    file.write_text("old")
+    file.chmod(0o600)
+    monkeypatch.setattr(os, "fsync", lambda number: modes.append(os.fstat(number).st_mode & 0o777) or sync(number))
+    replace_file(file, "new", mode=0o666)
+    assert (modes, file.read_text()) == ([0o600], "new")
+
+
+def test_file_that_cannot_be_renamed_is_written_directly(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+
+    file = tmp_path / "mounted"
+    file.write_text("old")
+    monkeypatch.setattr(Path, "replace", refuse)
+    replace_file(file, "new")
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("mounted", "new")]
 
 
 def test_modes_and_links_are_kept(tmp_path):

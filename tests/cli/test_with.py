@@ -100,6 +100,7 @@ def test_session_has_its_own_port_key_and_nothing_on_disk(tmp_path, monkeypatch)
 
 
 ROWS = '[upstreams.house]\nbase_url = "http://localhost:1/v1"\n[models.fast]\nupstream = "house"\nmodel = "qwen"\n'
+OLLAMA = '[upstreams.ollama]\nbase_url = "https://gpu.house:11434"\n'
 EVERY_NAME = '[models."*"]\nupstream = "house"\nmodel = "large"\n'
 
 
@@ -114,6 +115,10 @@ EVERY_NAME = '[models."*"]\nupstream = "house"\nmodel = "large"\n'
         ("local/smollm2", EVERY_NAME, ("local", "smollm2")),
         ("ollama:qwen3", EVERY_NAME, ("ollama", "qwen3")),
         ("house/other", EVERY_NAME, ("house", "other")),
+        ("house:other", EVERY_NAME, ("house", "other")),
+        ("Ollama/qwen3", EVERY_NAME + OLLAMA, ("ollama", "qwen3")),
+        ("ollama:qwen3", EVERY_NAME + OLLAMA, ("ollama", "qwen3")),
+        ("local/smollm2", EVERY_NAME.replace("*", "?*"), ("local", "smollm2")),
         ("other", EVERY_NAME, ("house", "large")),
         ("their/other", EVERY_NAME, ("house", "large")),
         (
@@ -132,6 +137,16 @@ def test_model_of_the_settings_file_answers_every_other_name(tmp_path, monkeypat
     settings, _ = settings_of(tmp_path, monkeypatch, "-m", model, config=ROWS + more)
     assert (settings.models["*"].upstream, settings.models["*"].model) == upstream
     assert settings.models["fast"].model == "qwen"
+
+
+def test_upstreams_of_the_settings_file_keep_their_addresses(tmp_path, monkeypatch):
+    for model in ("Ollama/qwen3", "ollama:qwen3"):
+        settings, _ = settings_of(tmp_path, monkeypatch, "-m", model, config=ROWS + EVERY_NAME + OLLAMA)
+        assert settings.upstreams["ollama"].base_url == "https://gpu.house:11434"
+    words = ("-m", "ollama/qwen3", "--base-url", "http://localhost:9")
+    settings, _ = settings_of(tmp_path, monkeypatch, *words, config=ROWS + OLLAMA)
+    assert settings.upstreams["ollama"].base_url == "https://gpu.house:11434"
+    assert settings.upstreams[settings.models["*"].upstream].base_url == "http://localhost:9"
 
 
 def test_text_format_and_server_are_used(tmp_path, monkeypatch):

@@ -115,6 +115,19 @@ def test_search_counts_no_contents_of_values_as_states():
     assert jsonschema_rs.is_valid(schema, json.loads(tokenizer.decode(path)))
 
 
+def test_keys_that_look_like_values_are_compared():
+    def holding(key, length):
+        value = {"type": "string", "minLength": length}
+        return {"type": "object", "properties": {key: value}, "required": [key], "additionalProperties": False}
+
+    tokenizer, lengths = make_tokenizer(), set()
+    for keys in (("true", "false"), ("false", "true"), ("null", "true"), ("aaaa", "bbbb")):
+        schema = {"anyOf": [holding(keys[0], 1), holding(keys[1], 40)]}
+        path = find_closing(JSONSchemaMask(schema, tokenizer).start().matcher, tokenizer)
+        lengths.add(len(tokenizer.decode(path)) - len(keys[0]))
+    assert len(lengths) == 1
+
+
 def test_search_without_comparison_reads_its_text_once(monkeypatch):
     class CountedPattern:
         read = 0

@@ -370,6 +370,29 @@ def test_server_json_is_validated():
     assert json.dumps(server_json(**good, title="T", repository="https://github.com/me/x"))
 
 
+@pytest.mark.anyio
+async def test_interrupt_of_the_last_wait_cancels_the_calls():
+    """The input has ended and a call runs; then Ctrl-C cancels the wait for it."""
+    started, ended = asyncio.Event(), []
+
+    async def call():
+        try:
+            started.set()
+            await asyncio.Event().wait()
+        finally:
+            ended.append(True)
+
+    conversation = Conversation(Server(store=MemoryStore()), lambda message: None)
+    conversation.track(1, call())
+    async with asyncio.timeout(SAFETY):
+        await started.wait()
+        closing = asyncio.create_task(conversation.close(SAFETY))
+        await asyncio.sleep(0)
+        closing.cancel()
+        await asyncio.wait([closing])
+    assert ended == [True]
+
+
 @pytest.mark.parametrize("is_batch", [False, True])
 @pytest.mark.parametrize("effect", ["read", "write"])
 def test_interrupted_server_has_no_call_in_progress_when_it_returns(effect, is_batch, monkeypatch):

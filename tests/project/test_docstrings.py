@@ -4,6 +4,8 @@ import doctest
 import importlib
 from pathlib import Path
 
+import pytest
+
 import toolwire
 from tables import every_case
 
@@ -17,13 +19,21 @@ def modules_with_examples():
     return [".".join(path.with_suffix("").parts).removesuffix(".__init__") for path in found]
 
 
+def import_installed(name):
+    """Import a module. Skip the case if its extra is not installed."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name not in {"torch", "transformers", "xgrammar"}:
+            raise
+        pytest.skip(f"{name} needs {error.name}")
+
+
 @every_case("name", modules_with_examples())
 def test_docstring_examples_pass(name):
-    result = doctest.testmod(importlib.import_module(name))
+    result = doctest.testmod(import_installed(name))
     assert result.failed == 0
 
 
 def test_package_has_docstring_examples():
-    finder = doctest.DocTestFinder(exclude_empty=True)
-    modules = map(importlib.import_module, modules_with_examples())
-    assert sum(bool(test.examples) for module in modules for test in finder.find(module)) >= 5
+    assert len(modules_with_examples()) >= 20

@@ -47,19 +47,19 @@ class Overloaded(RateLimited):
 
 
 def network_fault_of(error: TimeoutError | ConnectionError, upstream: str, origin: str = "") -> Fault:
-    """Log a network error, and convert it to a fault. Only an address of this machine is in it, with a hint.
+    """Log a network error, with an address of this machine, and convert it to a fault.
 
-    The address of another machine is internal, and stays out of answers to clients.
+    The fault goes to clients, which may be on other machines, so it has no address.
     """
-    _log.warning("upstream %s: %s", upstream, error)
+    is_here = is_loopback(urlsplit(origin).hostname or "")
+    _log.warning("upstream %s: %s", upstream, f"{origin}: {error}" if is_here else error)
     if isinstance(error, PoolExhausted):  # the upstream did not fail, so this is no reason for a 502 or 504
         message = f"too many requests to the upstream {upstream} are in flight"
         return Fault("overloaded", message, 503, UPSTREAM_BUSY, retry_after=_RETRY_AFTER)
     if isinstance(error, TimeoutError):
         return Fault("timeout", f"no response from the upstream {upstream} in time", 504, "timeout")
-    is_here = is_loopback(urlsplit(origin).hostname or "")
-    address = f" at {origin} (check that the server is running)" if is_here else ""
-    return Fault("server", f"no connection to the upstream {upstream}{address}", 502, "connection")
+    hint = " (check that its server runs on the gateway's machine)" if is_here else ""
+    return Fault("server", f"no connection to the upstream {upstream}{hint}", 502, "connection")
 
 
 def overflow_fault(tokens: int, window: int) -> Fault:

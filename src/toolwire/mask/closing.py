@@ -32,7 +32,8 @@ _QUOTE = 0x22  # the byte of "
 # Complete values without inner structure. Keys are followed by a colon; a string at the end may be a key. Without the
 # conditions on the letter before, the text between a key and its value would be a string, and digits of a key a number.
 _SCALARS = re.compile(
-    rb'"(?<![^\[{,:\s]")(?!:)(?:[^"\\]|\\.)*+"(?!:|\Z)|[0-9](?<![^\[{,:\s-].)[0-9.eE+-]*+|true|false|null', re.DOTALL
+    rb'"(?<![^\[{,:\s]")(?!:)(?:[^"\\]|\\.)*+"(?!:|\Z)|[0-9](?<![^\[{,:\s-].)[0-9.eE+-]*+|(?<![^\[{,:\s])(?:true|false|null)',
+    re.DOTALL,
 )
 _PIECES = re.compile(rb'"(?:[^"\\]|\\.)*+("|\\?\Z)|[^"]++', re.DOTALL)  # strings, maybe open, and the text between them
 

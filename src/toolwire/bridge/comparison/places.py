@@ -26,6 +26,8 @@ class Placed(Value, frozen=True):
 
 def place_elements(text: str, items: Sequence[tuple[str, Group | Member, bool]]) -> tuple[Placed, ...]:
     """Return the places of elements in JSON text. Elements in a string with JSON text are located inside it."""
+    if not items:  # the text may be of another language than JSON
+        return ()
     found = find_places(text, [element.pointer for _, element, _ in items])
     inner = _find_inner(text, found, [element for _, element, _ in items if isinstance(element, Member)])
     placed: list[Placed] = []

@@ -105,7 +105,10 @@ def trace_elements(
 def _count_parts(value: Request | Response | tuple[Tool, ...]) -> int:
     if isinstance(value, tuple):
         return 1 + len(value)
-    return 1 + sum(len(message.parts) for message in (value.messages if isinstance(value, Request) else [value]))
+    messages = value.messages if isinstance(value, Request) else [value]
+    parts = [part for message in messages for part in message.parts]
+    inner = sum(len(part.parts) for part in parts if isinstance(part, ToolResult))
+    return 1 + len(parts) + inner + (len(value.tools) if isinstance(value, Request) else 0)
 
 
 def _traceable(group: Group, marker: str) -> Iterator[tuple[str, JSON, JSON]]:

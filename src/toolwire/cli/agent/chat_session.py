@@ -194,6 +194,8 @@ class ChatSession:
         try:
             if path.exists() and not _is_saved_chat(path):
                 raise ConfigError(f"{file} exists and is not a saved chat", hint="choose another name")
+            if path.is_file():
+                path.chmod(0o600)
         except OSError as error:
             raise ConfigError(f"cannot write {file}: {error.strerror}") from None
         replace_file(path, msgspec.json.encode(document))

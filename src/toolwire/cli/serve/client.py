@@ -180,7 +180,9 @@ def _write(change: FileChange) -> None:
     if before == change.text:
         return
     if before:
-        replace_file(change.path.with_name(change.path.name + ".bak"), before)
+        saved = change.path.with_name(change.path.name + ".bak")
+        saved.unlink(missing_ok=True)  # an older one may be readable for all
+        replace_file(saved, before)
     replace_file(change.path, change.text)
     print_note(f"wrote {change.path}", None)
 

@@ -174,22 +174,28 @@ def replace_file(file: str | Path, content: str | bytes, *, mode: int = 0o600) -
     """
     data = content.encode("utf-8") if isinstance(content, str) else content
     path = Path(os.path.realpath(file))
-    new = path.with_name(f".{path.name}-{secrets.token_hex(8)}")
+    new = path.parent / f".{path.name[:50]}-{secrets.token_hex(8)}"  # short: a name has at most 255 bytes
     try:
         before = Path(file).stat() if Path(file).exists() else None
-        if before is not None and not stat.S_ISREG(before.st_mode):
+        if before is not None and not (stat.S_ISREG(before.st_mode) and path.exists()):
             Path(file).write_bytes(data)
             return
         if before is not None and not os.access(path, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-        with os.fdopen(os.open(new, flags, mode), "wb") as out:
+        with os.fdopen(os.open(new, flags, mode if before is None else 0o600), "wb") as out:
             out.write(data)
             out.flush()
             os.fsync(out.fileno())
         if before is not None:
             new.chmod(before.st_mode & 0o777)
-        new.replace(path)
+        try:
+            new.replace(path)
+        except OSError as error:
+            if before is None or error.errno != errno.EBUSY:
+                raise
+            path.write_bytes(data)  # a mount point, such as a single file in a container
+            new.unlink()
     except BaseException as error:
         with suppress(OSError):
             new.unlink()

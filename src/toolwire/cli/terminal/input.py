@@ -119,12 +119,16 @@ class HiddenTyping:
 
     def __enter__(self) -> Self:
         self._before = _own_terminal()
-        if self._before is not None and threading.current_thread() is threading.main_thread():
-            numbers = (signal.SIGTSTP, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-            self._handled = [number for number in numbers if signal.getsignal(number) == signal.SIG_DFL]
-            for number in self._handled:
-                signal.signal(number, self._restore_first)
-        self._hide()
+        try:
+            if self._before is not None and threading.current_thread() is threading.main_thread():
+                numbers = (signal.SIGTSTP, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+                self._handled = [number for number in numbers if signal.getsignal(number) == signal.SIG_DFL]
+                for number in self._handled:
+                    signal.signal(number, self._restore_first)
+            self._hide()
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -75,7 +75,9 @@ _REMOVED = (
 _GOOGLE_KEYS = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
 _GEMINI_SETTINGS = "settings.json"
 _RUNNERS = frozenset({"bunx", "npx", "pnpx", "uvx"})  # `npx @openai/codex exec …` runs a client, too
-_WITH_VALUE = frozenset({"-p", "--package", "--from", "--with", "--python"})  # options of a runner
+_WITH_VALUE = frozenset(  # options of a runner
+    {"-p", "--package", "--from", "-w", "--with", "--with-requirements", "--python", "--index-url", "--registry"}
+)
 
 
 def child_command(

@@ -379,10 +379,11 @@ def _choose_model(settings: Settings, arguments: argparse.Namespace) -> tuple[Se
         return settings, names[0] if names else None
     row = None if arguments.base_url is not None else _configured_row(settings, given)
     if row is None:
-        name, upstream, row = _make_row(arguments)
+        name, upstream, row = _make_row(arguments, settings.upstreams)
         settings = replace(settings, upstreams={**settings.upstreams, name: upstream})
-    model = row.model or given
-    return replace(settings, models={**settings.models, model: row, "*": row}), model
+    model = given if row.model is None or row.model in settings.models else row.model
+    kept = {name: other for name, other in settings.models.items() if name.strip("*?")}
+    return replace(settings, models={**kept, model: row, "*": row}), model
 
 
 def _configured_row(settings: Settings, model: str) -> ModelRow | None:
@@ -400,22 +401,28 @@ def _configured_row(settings: Settings, model: str) -> ModelRow | None:
         row = settings.models[name]
         targets = tuple(replace(target, model=target_model(target.model, name, model)) for target in row.targets)
         return replace(row, targets=targets, model=None if targets else target_model(row.model, name, model))
-    upstream, _, upstream_model = model.partition("/")
+    upstream, upstream_model = _split_upstream(settings, model)
     if upstream in settings.upstreams and upstream_model:
         return ModelRow(upstream, upstream_model)
     return None
 
 
 def _names_provider(settings: Settings, model: str) -> bool:
-    """Check for `provider/model` or `provider:model` of a known provider, or `upstream/model` of the settings."""
+    """Check for `provider/model` or `provider:model` of a known provider or of an upstream of the settings."""
     from ...wire.models.vendors import names
 
-    provider = re.split("[/:]", model, maxsplit=1)[0]
-    return model != provider and (provider.lower() in names() or model.partition("/")[0] in settings.upstreams)
+    provider, upstream_model = _split_upstream(settings, model)
+    return bool(upstream_model) and (provider in names() or provider in settings.upstreams)
 
 
-def _make_row(arguments: argparse.Namespace) -> tuple[str, UpstreamRow, ModelRow]:
-    """Return an upstream with its name, and its model, for the options. Raise ConfigError as for every command."""
+def _split_upstream(settings: Settings, model: str) -> tuple[str, str]:
+    """Split `upstream/model` or `upstream:model`, as the gateway does; a known provider may have any case."""
+    name, _, upstream_model = re.sub("[/:]", "/", model, count=1).partition("/")
+    return (name if name in settings.upstreams else name.lower()), upstream_model
+
+
+def _make_row(arguments: argparse.Namespace, taken: Mapping[str, UpstreamRow]) -> tuple[str, UpstreamRow, ModelRow]:
+    """Return an upstream with a new name, and its model, for the options. Raise ConfigError as for every command."""
     from ...gateway.config.settings import EmulateRow, ModelRow, UpstreamRow
     from ...net.model.endpoint import resolve
     from ...wire.models.vendors import COMPATIBLE
@@ -424,6 +431,8 @@ def _make_row(arguments: argparse.Namespace) -> tuple[str, UpstreamRow, ModelRow
     endpoint = resolve(arguments.model, os.environ, base_url=arguments.base_url, key=key)
     provider = None if endpoint.vendor is COMPATIBLE else endpoint.vendor.name
     name = provider or "server"
+    while name in taken:
+        name += "-2"
     upstream = UpstreamRow(provider, base_url=arguments.base_url, key_env=arguments.key_env)
     text = arguments.text
     emulate = None if text is None else EmulateRow(text, arguments.via, arguments.template)

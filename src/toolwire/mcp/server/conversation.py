@@ -255,9 +255,11 @@ class Conversation:
             self._emit(listen.end_result(self.server.catalog.info))
         self._subscriptions.clear()
         tasks = list(self._tasks.values())
-        if tasks and grace:
-            await asyncio.wait(tasks, timeout=grace)
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        try:
+            if tasks and grace:
+                await asyncio.wait(tasks, timeout=grace)
+        finally:  # also if Ctrl-C cancels this wait
+            for task in tasks:
+                task.cancel()
+            if tasks:
+                await asyncio.wait(tasks)

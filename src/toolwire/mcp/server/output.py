@@ -75,6 +75,8 @@ class _FileOutput:
         if not self.lost.done():
             self.lost.set_result(None)
 
+    abort = close
+
 
 OutputStream: TypeAlias = asyncio.WriteTransport | _FileOutput
 """A destination for lines: a transport, or a file."""

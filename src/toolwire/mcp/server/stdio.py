@@ -109,13 +109,20 @@ async def serve_stdio(server: Server) -> None:
         lines = LineServer(server, sink)
         grace = 0.0  # of a cancelled server, and of one whose client no longer reads
         try:
-            await _read_input(lines)
-            await asyncio.wait({lines.ended, lost}, return_when=asyncio.FIRST_COMPLETED)
-            grace = 0.0 if lost.done() else _GRACE
+            try:
+                await _read_input(lines)
+                await asyncio.wait({lines.ended, lost}, return_when=asyncio.FIRST_COMPLETED)
+                grace = 0.0 if lost.done() else _GRACE
+            finally:
+                try:
+                    await lines.close(grace)
+                finally:
+                    sink.close()
+            await asyncio.wait({lost}, timeout=_GRACE)
         finally:
-            await lines.close(grace)
-            sink.close()
-        await asyncio.wait({lost}, timeout=_GRACE)
+            # The loop would write unread output to the next file that gets the number of the closed descriptor.
+            if sink.get_write_buffer_size():
+                sink.abort()
 
 
 async def _read_input(lines: LineServer) -> None:
