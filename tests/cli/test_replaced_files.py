@@ -62,6 +62,18 @@ def test_file_that_cannot_be_renamed_is_written_directly(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "replace", refuse)
     replace_file(file, "new")
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("mounted", "new")]
+    write, failures = Path.write_bytes, [OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))]
+
+    def write_half(path, data):
+        write(path, data[:2])
+        if failures:
+            raise failures.pop()
+        write(path, data)
+
+    monkeypatch.setattr(Path, "write_bytes", write_half)
+    with pytest.raises(ConfigError, match="No space left"):
+        replace_file(file, "newer")
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("mounted", "new")]
 
 
 def test_modes_and_links_are_kept(tmp_path):

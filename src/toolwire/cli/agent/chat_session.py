@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -194,7 +195,7 @@ class ChatSession:
         try:
             if path.exists() and not _is_saved_chat(path):
                 raise ConfigError(f"{file} exists and is not a saved chat", hint="choose another name")
-            if path.is_file():
+            if path.is_file() and os.access(path, os.W_OK):
                 path.chmod(0o600)
         except OSError as error:
             raise ConfigError(f"cannot write {file}: {error.strerror}") from None

@@ -181,7 +181,8 @@ def _write(change: FileChange) -> None:
         return
     if before:
         saved = change.path.with_name(change.path.name + ".bak")
-        saved.unlink(missing_ok=True)  # an older one may be readable for all
+        if saved.exists():  # an older one may be readable for all
+            saved.chmod(0o600)
         replace_file(saved, before)
     replace_file(change.path, change.text)
     print_note(f"wrote {change.path}", None)

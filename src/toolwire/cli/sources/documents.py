@@ -194,13 +194,23 @@ def replace_file(file: str | Path, content: str | bytes, *, mode: int = 0o600) -
         except OSError as error:
             if before is None or error.errno != errno.EBUSY:
                 raise
-            path.write_bytes(data)  # a mount point, such as a single file in a container
+            _overwrite(path, data)  # a mount point, such as a single file in a container
             new.unlink()
     except BaseException as error:
         with suppress(OSError):
             new.unlink()
         if isinstance(error, OSError):
             raise ConfigError(f"cannot write {file}: {error.strerror}") from None
+        raise
+
+
+def _overwrite(path: Path, data: bytes) -> None:
+    """Write a file in place. Write the old content again if that fails."""
+    old = path.read_bytes()
+    try:
+        path.write_bytes(data)
+    except BaseException:
+        path.write_bytes(old)
         raise
 
 
