@@ -27,7 +27,7 @@ class Probe(NamedTuple):
     rule: str
     body: Callable[[int], Any]
     has_error: bool = True
-    """False if the error of the constraint is that of another of its limits."""
+    """False if the error of the constraint belongs to another of its limits."""
 
 
 def _function(name: str = "f", parameters: Any = None, **options: Any) -> Any:
@@ -165,7 +165,7 @@ PROBES = [
 WRONG = [
     ("OpenAI: the arguments of a call have at most 8,192 bytes", "no limit of `arguments` is documented; a result has at most 10,485,760 characters",
      "[openai-openapi](https://github.com/openai/openai-openapi) f85dbe22", "2026-08-21"),
-    ("OpenAI: a strict schema has at most 5 levels and 100 properties", "10 levels and 5,000 properties. 5 and 100 were the first limits (`6 levels of nesting exceeds limit of 5`), and are those of Azure",
+    ("OpenAI: a strict schema has at most 5 levels and 100 properties", "10 levels and 5,000 properties. 5 and 100 were the first limits (`6 levels of nesting exceeds limit of 5`), and are Azure's",
      "[Structured Outputs](https://developers.openai.com/api/docs/guides/structured-outputs#supported-schemas), [ellmer #671](https://github.com/tidyverse/ellmer/issues/671), [Azure](https://learn.microsoft.com/azure/ai-foundry/openai/how-to/structured-outputs)", "2026-08"),
     ("OpenAI: strict schemas have no `$ref`", "`$ref`, `$defs` and recursion are supported; `$ref` has no other keyword beside it",
      "[Structured Outputs](https://developers.openai.com/api/docs/guides/structured-outputs#supported-schemas)", "2026-08"),

@@ -1,6 +1,6 @@
 """Write src/toolwire/gateway/config/toolwire.schema.json, with which editors complete and check `toolwire.toml`.
 
-Types, defaults and tables are those of the settings' own classes; ranges and names are those of the code that checks
+Types, defaults and tables come from the settings' own classes; ranges and names come from the code that checks
 them; descriptions are the comments and docstrings beside the fields.
 """
 

@@ -29,8 +29,8 @@ settings.register_profile("explore", max_examples=1000, **_QUIET)
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# xdist sets the width of its own lines for the workers, and GNU readline, which pytest imports if it captures output in this
-# process, that of a terminal: only in the environment of child processes, not in os.environ. The package would fit tables to it.
+# The package would fit tables to this width. xdist sets it for its workers. GNU readline, which pytest imports if it captures
+# output in this process, sets it to the terminal's width, but only in the environment of child processes.
 os.environ.pop("COLUMNS", None)
 os.unsetenv("COLUMNS")
 

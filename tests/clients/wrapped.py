@@ -104,7 +104,7 @@ CLIENTS = [
 
 
 class Sums(NamedTuple):
-    """What a receipt, a recording and a model have in common."""
+    """Compare a receipt with its recording and with the model's own counts."""
 
     turns: int
     failed: int

@@ -9,7 +9,7 @@ STATIC = Path(__file__).parents[2] / "src/toolwire/gateway/console/static"
 VENDOR = STATIC / "vendor"
 OWN = sorted(path for path in STATIC.glob("*") if path.suffix in {".js", ".css", ".html"})
 
-# What would turn data into HTML or code, or a page into a caller of other machines.
+# Functions that turn data into HTML or code, or send requests to other machines.
 FORBIDDEN = re.compile(
     r"innerHTML|outerHTML|insertAdjacentHTML|dangerouslySetInnerHTML|document\.write|\beval\b|new Function|createContextualFragment|DOMParser"
     r"|srcdoc|javascript:|setAttribute\(|https?://(?!127\.0\.0\.1:PORT)|sendBeacon|XMLHttpRequest|WebSocket|EventSource|@import|url\("

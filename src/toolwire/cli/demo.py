@@ -1,6 +1,6 @@
 """`toolwire demo`: three screens of 80 columns and 24 lines, offline, without a key. Everything is done live.
 
-1. A call in five formats: the losses are those of the translation, at their places.
+1. A call in five formats: the losses of the translation are at their places.
 2. A stream that is cut at random a thousand times: each cutting is decoded, and the results are counted.
 3. A payment: a child process is killed between the charge and its record; this process resumes the run from the store.
 """

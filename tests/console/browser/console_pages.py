@@ -1,4 +1,4 @@
-"""What the tests of the console's page share: documents, and the ways to put them into a view."""
+"""Documents for the tests of the console's page, and functions that enter them in a view."""
 
 import json
 

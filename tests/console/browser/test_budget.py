@@ -1,4 +1,4 @@
-"""What the first view costs, and the size of the page for large documents."""
+"""Size and requests of the first view, and nodes of the page for large documents."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""Three questions that people have, answered with what is on the screen alone."""
+"""Three questions of users, answered only with what the screen shows."""
 
 import json
 import re
@@ -56,7 +56,7 @@ def test_find_which_tool_breaks_on_gemini_and_repair_its_schema(open_page):
 
 
 def test_find_the_chunk_at_which_a_stream_is_cut(open_page):
-    """The verdict names the chunk, a click goes to it, and what was open is listed."""
+    """The verdict names the chunk and the open calls; a click selects the chunk."""
     page = open_page("streams")
     cut = STREAM[: STREAM.index("ris") + 1]
     put(page, "streams", cut)

@@ -305,7 +305,7 @@ def _open_telemetry(settings: Settings, key: str, recording: _RecordFile) -> Tel
 async def _open_tools(
     arguments: argparse.Namespace, settings: Settings, telemetry: Telemetry, stack: AsyncExitStack
 ) -> ToolBindings:
-    """Open the tools of the options for every model, or else those of the settings."""
+    """Open the tools of the options for every model, or else the tools of the settings."""
     from ...gateway.gateway_tools import ToolBindings
     from ...net.tools.runner import Runner
 

@@ -239,7 +239,7 @@ def _schema_of(example: JSON, depth: int = 1) -> Object:
 
 
 def _describe_mcp() -> Object:
-    """Return the operations of the MCP endpoint; its messages are those of the protocol."""
+    """Return the operations of the MCP endpoint; its messages are the protocol's."""
     message: Object = {"application/json": {"schema": {"type": "object"}}}
     stream: Object = {"text/event-stream": {"schema": {"type": "string"}}}
     failed: Object = {"default": {"description": "An error", "content": message}}

@@ -136,7 +136,7 @@ def _tool_header_arguments(tool: Tool) -> HeaderArguments:
 
 
 def _page_start(cursor: JSON, length: int) -> int:
-    """Return the position that a cursor stands for. Raise RpcError for an invalid cursor."""
+    """Return the position of a cursor. Raise RpcError for an invalid cursor."""
     if cursor is None:
         return 0
     if type(cursor) is str and cursor.isdecimal() and len(cursor) < 10 and int(cursor) < length:
