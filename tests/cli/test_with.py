@@ -149,6 +149,14 @@ def test_upstreams_of_the_settings_file_keep_their_addresses(tmp_path, monkeypat
     assert settings.upstreams[settings.models["*"].upstream].base_url == "http://localhost:9"
 
 
+def test_options_of_a_model_of_the_settings_file_are_used_or_refused(tmp_path, monkeypatch):
+    for model in ("house/other", "house:other", "fast"):
+        settings, _ = settings_of(tmp_path, monkeypatch, "-m", model, "--text", "hermes", config=ROWS)
+        assert settings.models["*"].emulation.format == "hermes"
+        with pytest.raises(ConfigError, match="--key-env"):
+            settings_of(tmp_path, monkeypatch, "-m", model, "--key-env", "HOME", config=ROWS)
+
+
 def test_text_format_and_server_are_used(tmp_path, monkeypatch):
     words = ("-m", "llama", "--base-url", "http://localhost:8080/v1", "--text", "hermes")
     settings, model = settings_of(tmp_path, monkeypatch, *words)

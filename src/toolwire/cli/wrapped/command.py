@@ -369,7 +369,12 @@ def session_settings(arguments: argparse.Namespace, key: str) -> tuple[Settings,
 
 
 def _choose_model(settings: Settings, arguments: argparse.Namespace) -> tuple[Settings, str | None]:
-    """Return the settings in which -m answers every other name, and its name for clients."""
+    """Return the settings in which -m answers every other name, and its name for clients.
+
+    Raise ConfigError without a model, or for options that do not fit it.
+    """
+    from ...gateway.config.settings import EmulateRow
+
     given = arguments.model
     if given is None:
         available = list_models(settings)
@@ -381,6 +386,10 @@ def _choose_model(settings: Settings, arguments: argparse.Namespace) -> tuple[Se
     if row is None:
         name, upstream, row = _make_row(arguments, settings.upstreams)
         settings = replace(settings, upstreams={**settings.upstreams, name: upstream})
+    elif arguments.key_env is not None:
+        raise ConfigError("--key-env is for a model that the settings do not have", hint="set key_env of its upstream")
+    elif arguments.text is not None:
+        row = replace(row, emulate=EmulateRow(arguments.text, arguments.via, arguments.template))
     model = given if row.model is None or row.model in settings.models else row.model
     kept = {name: other for name, other in settings.models.items() if name.strip("*?")}
     return replace(settings, models={**kept, model: row, "*": row}), model
