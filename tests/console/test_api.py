@@ -7,13 +7,14 @@ import threading
 import webbrowser
 from hashlib import sha256
 from pathlib import Path
+from types import SimpleNamespace
 
 import httpx
 import jsonschema_rs
 import pytest
 
 from tables import every_case
-from toolwire.cli.console import _browser, bind_console, console_address, console_in_thread
+from toolwire.cli.console import _browser, _open_page, bind_console, console_address, console_in_thread
 from toolwire.cli.mcp.http import serve_listener
 from toolwire.gateway.console import app as app_module
 from toolwire.gateway.console.api import MAX_BODY, OPERATIONS, check_file, openapi_bytes
@@ -22,7 +23,7 @@ from toolwire.gateway.console.messages import OpenedFile
 from toolwire.gateway.console.samples import samples
 from toolwire.gateway.console.static_files import POLICY, static_files
 from toolwire.ir.errors import ConfigError
-from waiting import SAFETY, until
+from waiting import SAFETY, until, wait_until
 
 TOKEN = "a-token-of-a-test"
 HOST = "127.0.0.1:4150"
@@ -387,12 +388,39 @@ def test_browser_gets_the_address_from_a_private_file(monkeypatch):
         opened.append((path, path.read_text(encoding="utf-8"), path.stat().st_mode & 0o777))
         return True
 
-    monkeypatch.setattr(webbrowser, "open", open_page)
+    monkeypatch.setattr(webbrowser, "get", lambda: SimpleNamespace(open=open_page))
     with _browser("http://127.0.0.1:1/#token=x&open=file"):
         ((path, text, mode),) = opened
         assert 'url=http://127.0.0.1:1/#token=x&amp;open=file"' in text
         assert "token" not in str(path) and mode == 0o600
     assert not path.exists()
+
+
+@pytest.mark.parametrize("kind", [webbrowser.GenericBrowser, webbrowser.BackgroundBrowser])
+def test_text_browser_is_not_started(kind, tmp_path, monkeypatch, capsys):
+    """It would take the terminal: by its own name, and as the system's `www-browser`."""
+    program = tmp_path / "w3m"
+    program.write_text(f"#!/bin/sh\ntouch {tmp_path}/started\n", encoding="utf-8")
+    program.chmod(0o700)
+    (tmp_path / "www-browser").symlink_to(program)
+    for name in ("w3m", "www-browser"):
+        monkeypatch.setattr(webbrowser, "get", lambda name=name: kind(str(tmp_path / name)))
+        with _browser("http://127.0.0.1:1/#token=x"):
+            assert "open the address yourself" in capsys.readouterr().err
+    assert not (tmp_path / "started").exists()
+
+
+def test_another_program_as_browser_gets_no_terminal(tmp_path, monkeypatch):
+    """The console serves while the program runs, which may be for as long as its window is open."""
+    program = tmp_path / "viewer"
+    program.write_text(f'#!/bin/sh\nread line; echo "$line:$1" > {tmp_path}/new; mv {tmp_path}/new {tmp_path}/seen\n')
+    program.chmod(0o700)
+    monkeypatch.setattr(webbrowser, "get", lambda: webbrowser.GenericBrowser(str(program)))
+    assert _open_page("file:///page.html")
+    wait_until((tmp_path / "seen").exists)
+    assert (tmp_path / "seen").read_text() == ":file:///page.html\n"
+    monkeypatch.setattr(webbrowser, "get", lambda: webbrowser.GenericBrowser(str(tmp_path / "none")))
+    assert not _open_page("file:///page.html")
 
 
 def test_console_in_a_thread_ends_with_its_block():

@@ -15,8 +15,9 @@ from hostile_strings import HOSTILE
 from tables import every_case
 from toolwire.gateway.console.messages import SnippetRequest
 from toolwire.gateway.console.snippets import snippet_view
-from toolwire.ir.errors import ConfigError
-from toolwire.wire import names
+from toolwire.ir.errors import ConfigError, ProtocolError
+from toolwire.ir.tools import Tool
+from toolwire.wire import get, names
 
 NUMBERS = {
     "big": 2**53 + 1,
@@ -167,3 +168,15 @@ def test_stream_and_model_are_in_the_path():
         "curl", {"contents": []}, "gemini", model="gemini-3-pro", stream=True
     )
     assert sys.version_info >= (3, 11)
+
+
+@every_case("wire", names())
+def test_list_of_tools_becomes_a_request_that_declares_them(wire):
+    tool = Tool("look", "Look.", {"type": "object"})
+    tools, _ = get(wire).encode_tools((tool,))
+    text = snippet("curl", tools, wire)
+    request = get(wire).decode_request(json.loads(text[text.index("'{") + 1 : text.rindex("'")]))
+    assert [declared.name for declared in request.tools] == ["look"]
+    assert [message.text for message in request.messages] == ["QUESTION"]
+    with pytest.raises(ProtocolError):
+        snippet("curl", "text", wire)

@@ -256,6 +256,14 @@ def test_convert_writes_a_page(tmp_path, capsys):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["page.html", "request.json"]
 
 
+def test_page_of_functions_has_no_other_kind(tmp_path, capsys):
+    source, page = tmp_path / "tools.py", tmp_path / "page.html"
+    source.write_text('def look(city: str) -> str:\n    """Look."""\n    return city\n', encoding="utf-8")
+    assert main(["convert", str(source), "--html", str(page), "--kind", "response"]) == 2
+    assert "contains tools, not a response" in capsys.readouterr().err
+    assert not page.exists()
+
+
 def test_page_of_a_stream_has_only_wires_and_reports_failures(tmp_path, capsys):
     """No text format has a stream, which is no failure. A document that no target can show is written nowhere."""
     stream, page = tmp_path / "answer.sse", tmp_path / "page.html"

@@ -135,7 +135,6 @@ def _browser(address: str) -> Iterator[None]:
         yield
         return
     import tempfile
-    import webbrowser
 
     handle, name = tempfile.mkstemp(prefix="toolwire-console-", suffix=".html")  # readable by its owner only
     try:
@@ -145,9 +144,44 @@ def _browser(address: str) -> Iterator[None]:
                 f'<meta http-equiv="refresh" content="0; url={escape(address)}">'
                 f'<a href="{escape(address)}">toolwire console</a>\n'
             )
-        if not webbrowser.open(Path(name).as_uri()):
-            print_note("no browser found; open the address yourself", None)
+        if not _open_page(Path(name).as_uri()):
+            print_note("no graphical browser found; open the address yourself", None)
         sys.stdout.flush()
         yield
     finally:
         Path(name).unlink(missing_ok=True)
+
+
+_TEXT_BROWSERS = frozenset("browsh elinks links links2 lynx w3m".split())
+
+
+def _open_page(url: str) -> bool:
+    """Open a page in the default browser, and return whether it was started.
+
+    A text browser would take the terminal from the server, so it is not started, whether $BROWSER names it or Debian's
+    `www-browser` points to it. Another program that the standard library would wait for gets no terminal.
+    """
+    import shutil
+    import subprocess
+    import threading
+    import webbrowser
+    from functools import partial
+
+    try:
+        browser = webbrowser.get()
+    except webbrowser.Error:
+        return False
+    if not isinstance(browser, webbrowser.GenericBrowser):
+        return browser.open(url)
+    program = Path(shutil.which(browser.name) or browser.name).resolve()
+    if not _TEXT_BROWSERS.isdisjoint((program.name, browser.basename)):
+        return False
+    if isinstance(browser, webbrowser.BackgroundBrowser):
+        return browser.open(url)
+    if shutil.which(browser.name) is None:
+        return False
+    command = [browser.name, *(argument.replace("%s", url) for argument in browser.args)]
+    streams = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+    start = partial(subprocess.run, command, check=False, start_new_session=True, **streams)
+    threading.Thread(target=start, name="browser", daemon=True).start()
+    return True

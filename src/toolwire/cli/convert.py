@@ -131,6 +131,7 @@ def _read_text(arguments: argparse.Namespace) -> tuple[str | None, str | None, s
     if source_type not in ("declarations", "recording"):
         from ..wire import mcp
 
+        _require_tools_kind(arguments)
         declared, _ = mcp.encode_tools(read_declared(file, arguments))
         return mcp.NAME, "tools", json_text({"tools": declared})
     return arguments.source, arguments.kind, read_bytes(file).decode("utf-8", "replace")
@@ -145,8 +146,7 @@ def _read_input(arguments: argparse.Namespace) -> tuple[str, str, _ToTarget]:
     file: str = arguments.file
     source_type = "declarations" if file == "-" or arguments.source else source_kind(file)
     if source_type not in ("declarations", "recording"):
-        if arguments.kind not in (None, "tools"):
-            raise ConfigError(f"{file} contains tools, not a {arguments.kind}", hint="leave out --kind")
+        _require_tools_kind(arguments)
         return source_type, "tools", partial(_encode_tools, read_declared(file, arguments))
     data = read_bytes(file)
     try:
@@ -156,6 +156,11 @@ def _read_input(arguments: argparse.Namespace) -> tuple[str, str, _ToTarget]:
             raise
         return source_type, "tools", partial(_encode_tools, read_declared(file, arguments))
     return source, kind, partial(_convert, data, source, kind, arguments.model)
+
+
+def _require_tools_kind(arguments: argparse.Namespace) -> None:
+    if arguments.kind not in (None, "tools"):
+        raise ConfigError(f"{arguments.file} contains tools, not a {arguments.kind}", hint="leave out --kind")
 
 
 def _detect_wire(data: bytes, arguments: argparse.Namespace) -> tuple[str, str]:

@@ -3,7 +3,7 @@
 import json
 import re
 
-from console_pages import IMAGE_REQUEST, put, show, wait_for_clipboard
+from console_pages import IMAGE_REQUEST, MODEL_TEXT, STREAM, VIEWS, put, show, wait_for_clipboard
 from playwright.sync_api import expect
 
 TOOL = {
@@ -85,6 +85,51 @@ def test_shared_link_has_no_secret_and_opens_the_same_document(open_page, consol
     assert secret not in text
     assert "hunter2" not in text
     expect(other.locator(".source .viewer")).to_contain_text("Where is Paris?")
+
+
+def test_every_view_is_shared_with_its_settings_and_without_secrets(open_page, console):
+    """A link also opens where a view is open already, and when it is pasted into the first view."""
+    secret = "sk-ant-api03-" + "a1B2" * 12
+    inputs = {
+        "streams": STREAM.replace("Let me look.", f"Use {secret}."),
+        "formats": MODEL_TEXT.replace("Here it is.", f"Use {secret}."),
+        "tools": json.dumps([{"name": "lookup", "description": f"Use {secret}.", "inputSchema": {"type": "object"}}]),
+    }
+    page = open_page()
+    for view, text in inputs.items():
+        page.get_by_role("tab", name=VIEWS[view], exact=True).click()
+        panel = page.locator(f"#view-{view}")
+        panel.locator(".viewer .row").first.wait_for()
+        put(page, view, text)
+        if view == "streams":
+            panel.get_by_role("button", name="Done").click()
+            panel.get_by_role("radio", name="Equal chunks").click()
+        if view == "formats":
+            panel.get_by_role("switch", name="Finished").click()
+            panel.get_by_role("radio", name="Tools").click()
+            panel.locator("textarea").fill(
+                json.dumps([{"name": "get_map", "inputSchema": {}, "api_key": "hunter2hunter2"}])
+            )
+        panel.get_by_role("button", name="Share").click()
+        expect(page.get_by_label("Link")).to_have_value(re.compile(f"#/{view}"))
+        expect(page.locator("dialog .note")).to_contain_text("key")
+        link = page.get_by_label("Link").input_value()
+        assert console.token not in link
+        page.keyboard.press("Escape")
+        page.goto(link)
+        expect(panel.locator(".viewer").first).to_contain_text("Use [redacted].")
+        assert secret not in panel.inner_text()
+    page.get_by_role("tab", name="Streams", exact=True).click()
+    expect(page.get_by_role("radio", name="Equal chunks")).to_have_attribute("aria-checked", "true")
+    page.get_by_role("tab", name="Text formats", exact=True).click()
+    expect(page.get_by_role("switch", name="Finished")).to_have_attribute("aria-checked", "false")
+    page.locator("#view-formats").get_by_role("radio", name="Tools").click()
+    expect(page.locator("#view-formats textarea")).to_have_value(re.compile(r"\[redacted\]"))
+    other = open_page()
+    other.evaluate("text => navigator.clipboard.writeText(text)", link)
+    other.locator("main").focus()
+    other.keyboard.press("Control+v")
+    expect(other.locator("#view-tools .viewer").first).to_contain_text("Use [redacted].")
 
 
 def test_cut_link_is_explained(open_page):

@@ -21,7 +21,9 @@ from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 from ...ir.errors import ConfigError, ProtocolError
+from ...ir.parts import Text
 from ...ir.pointer import JSON
+from ...ir.request import Message, Params, Request
 from ...ir.text import dumps
 from ...run.traces.redact import REMOVED, Redactor
 from ...stream.strict import parse
@@ -42,15 +44,19 @@ _SECRET_FIELDS = frozenset(
 )
 _NUMBER = 2**53 - 1
 """The largest integer up to which JavaScript holds all integers, `Number.MAX_SAFE_INTEGER`."""
+_QUESTION = Request("MODEL", (Message("user", (Text("QUESTION"),)),), params=Params(max_tokens=1_024))
+"""The request around a list of tools. One wire requires a limit; this one is in its documentation's examples."""
 _INDENT = 2  # spaces, as in the documents of the page
 
 
 def snippet_view(request: SnippetRequest) -> SnippetAnswer:
-    """Return a program that sends a document; raise `ToolwireError` if it is not a JSON object."""
+    """Return a program that sends a request, or a question with a list of tools; raise `ToolwireError` for other documents."""
     document = parse(request.document)
-    if type(document) is not dict:
-        raise ProtocolError("a request is a JSON object", hint="copy the request of a wire")
     codec = get(request.wire)
+    if type(document) is list and document:  # every wire has the tools of a request in this field
+        document = {**codec.encode_request(_QUESTION).body, "tools": document}
+    if type(document) is not dict:
+        raise ProtocolError("a request is a JSON object", hint="copy the request or the tools of a wire")
     vendor = vendors.find(_VENDORS.get(codec.name, "openai"))
     model = request.model or (document.get("model") if type(document.get("model")) is str else "") or "MODEL"
     url = _check_url(request.url) if request.url else vendor.base_url + codec.path(model, stream=request.stream)

@@ -1,8 +1,9 @@
 // @ts-check
-// The token of this page, and requests to its server.
+// The token of this page, requests to its server, and the answer that a view shows.
 //
 // The printed address carries the token in its fragment, which browsers send to no server. It moves into sessionStorage, which
 // belongs to this origin and tab, and is removed from the address, the history and everything that is shared.
+import { useEffect, useState } from "./core.js";
 
 /** @typedef {[number, number]} At  UTF-16 offsets in a document's text */
 /** @typedef {{ id: string, pointer: string | null, spans: At[], changed: boolean }} Place */
@@ -14,6 +15,8 @@
 /** @typedef {{ id: string, view: string, title: string, input: string, wire: string | null, kind: string | null, format: string | null }} Sample */
 /** @typedef {{ name: string, title: string, kinds?: string[], example?: string }} Named */
 /** @typedef {{ version: string, wires: Named[], formats: Named[], kinds: string[], providers: string[], samples: Sample[], file: { name: string, text: string } | null, limits: { body_bytes: number, elements: number, steps: number } }} Meta */
+/** @typedef {{ input: string, tools?: string, end?: number | null, [field: string]: unknown }} Shared  the state of a view */
+/** @typedef {(state: Shared) => void} OnShare */
 
 const KEY = "toolwire-console-token";
 
@@ -71,4 +74,38 @@ export async function ask(path, body, signal) {
 /** @param {unknown} error @returns {Fault} */
 export function faultOf(error) {
   return error instanceof ApiError ? error.fault : { type: "Error", message: error instanceof Error ? error.message : String(error) };
+}
+
+/**
+ * The server's answer to the state of a view, once the state has not changed for `delay` milliseconds. `load` asks for it, and
+ * passes it to `show`, also in several versions; a newer state aborts it. A blank input has no answer. After a fault, the old answer stays.
+ * @template {{ input: string }} S
+ * @template A
+ * @param {S} state
+ * @param {number} delay
+ * @param {(state: S, signal: AbortSignal, show: (answer: A | null) => void) => Promise<void>} load
+ * @returns {{ answer: A | null, fault: Fault | null, settled: S, busy: boolean, current: boolean }}  `current`: the answer is to this state
+ */
+export function useAnswer(state, delay, load) {
+  const [settled, setSettled] = useState(state);
+  const [answer, setAnswer] = useState(/** @type {A | null} */ (null));
+  const [fault, setFault] = useState(/** @type {Fault | null} */ (null));
+  const [done, setDone] = useState(/** @type {S | null} */ (null)); // the state that is shown
+  useEffect(() => {
+    const timer = setTimeout(() => setSettled(state), delay);
+    return () => clearTimeout(timer);
+  }, [state, delay]);
+  useEffect(() => {
+    const control = new AbortController();
+    const unlessOld = (/** @type {() => void} */ change) => control.signal.aborted || change();
+    const show = (/** @type {A | null} */ next) => {
+      setAnswer(next);
+      setFault(null);
+    };
+    (settled.input.trim() ? load(settled, control.signal, (next) => unlessOld(() => show(next))) : Promise.resolve(show(null)))
+      .catch((error) => unlessOld(() => setFault(faultOf(error))))
+      .finally(() => unlessOld(() => setDone(settled)));
+    return () => control.abort();
+  }, [settled]);
+  return { answer, fault, settled, busy: done !== settled, current: done === state };
 }

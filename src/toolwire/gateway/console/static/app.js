@@ -16,7 +16,7 @@ const VIEWS = [
 const SHORTCUTS = [
   ["1 – 4", "Translate, Streams, Text formats, Tools"],
   ["e", "Edit the source"],
-  ["s", "Share the translation as a link"],
+  ["s", "Share the view as a link"],
   ["n, p", "Next, previous loss, finding or diagnostic"],
   ["← →", "Previous, next step of a stream"],
   ["↑ ↓ Home End", "Move in a document; ← → move within a line"],
@@ -38,7 +38,7 @@ function readRoute() {
   return { view: VIEWS.some(({ value }) => value === name) ? name : "translate", shared: new URLSearchParams(query).get("s") };
 }
 
-/** @typedef {{ state: any, serial: number }} Opened */
+/** @typedef {{ state: any, serial: number }} Opened  a serial is a new view, with the state of a link */
 let serial = 0;
 
 function App() {
@@ -49,6 +49,7 @@ function App() {
   const [opened, setOpened] = useState(/** @type {Record<string, Opened>} */ ({}));
   const [loaded, setLoaded] = useState(/** @type {Record<string, any>} */ ({ translate: TranslateView }));
   const [helping, setHelping] = useState(false);
+  const [sharing, setSharing] = useState(/** @type {any} */ (null)); // the dialog
   const [theme, setTheme] = useTheme();
   const [keys, setKeys] = useState(localStorage.getItem("toolwire-keys") !== "off");
   const loading = useRef(new Set());
@@ -105,6 +106,13 @@ function App() {
     setView(name);
   };
 
+  const share = (/** @type {string} */ name, /** @type {import("./api.js").Shared} */ state) => {
+    import("./share.js").then(
+      ({ ShareDialog }) => setSharing(html`<${ShareDialog} view=${name} state=${state} onClose=${() => setSharing(null)} />`),
+      () => announce("The console's server does not answer"),
+    );
+  };
+
   useLayoutEffect(() => {
     const press = (/** @type {KeyboardEvent} */ event) => {
       const target = event.target;
@@ -143,7 +151,7 @@ function App() {
               const View = loaded[value];
               if (!meta || !View) return value === view ? html`<div key=${value} id=${`view-${value}`} role="tabpanel" aria-label=${label} class="screen"><p class="sub" role="status">Loading…</p></div>` : null;
               return html`<div key=${value} id=${`view-${value}`} class="panel" role="tabpanel" aria-label=${label} hidden=${value !== view}>
-                <${View} meta=${meta} active=${value === view} opened=${opened[value] ?? null} onOpen=${(/** @type {string} */ name, /** @type {string} */ input) => open(name, { input })} />
+                <${View} key=${opened[value]?.serial ?? 0} meta=${meta} active=${value === view} opened=${opened[value]?.state ?? null} onShare=${(/** @type {import("./api.js").Shared} */ state) => share(value, state)} onOpen=${(/** @type {string} */ name, /** @type {string} */ input) => open(name, { input })} />
               </div>`;
             })
         : html`<${LostToken} />`}
@@ -161,20 +169,36 @@ function App() {
           />
         </${Dialog}>`
       : null}
+    ${sharing}
     <${Announcer} />
   </div>`;
 }
 
+const isText = (/** @type {unknown} */ value) => typeof value === "string";
+const isSwitch = (/** @type {unknown} */ value) => typeof value === "boolean";
+/** @param {string[]} values */
+const isOneOf = (...values) => (/** @type {any} */ value) => values.includes(value);
+/** @param {number} least */
+const isFrom = (least) => (/** @type {any} */ value) => Number.isSafeInteger(value) && value >= least;
+/** The fields of all views. @type {Record<string, (value: unknown) => boolean>} */
+const FIELDS = {
+  input: isText,
+  source: isText,
+  kind: isText,
+  format: isText,
+  tools: isText,
+  strict: isSwitch,
+  thinking: isSwitch,
+  finished: isSwitch,
+  family: isOneOf("wires", "formats", "all"),
+  chunks: isOneOf("events", "bytes"),
+  every: isFrom(1),
+  end: isFrom(0),
+};
+
 /** Keep only what a view may get from a link, which anybody can write. @param {Record<string, unknown>} state */
 function checked(state) {
-  const { input, source, kind, strict, family } = state;
-  return {
-    input: typeof input === "string" ? input : "",
-    ...(typeof source === "string" ? { source } : {}),
-    ...(typeof kind === "string" ? { kind } : {}),
-    ...(typeof strict === "boolean" ? { strict } : {}),
-    ...(family === "wires" || family === "formats" || family === "all" ? { family } : {}),
-  };
+  return { input: "", ...Object.fromEntries(Object.entries(FIELDS).flatMap(([name, isValid]) => (isValid(state[name]) ? [[name, state[name]]] : []))) };
 }
 
 function LostToken() {

@@ -286,7 +286,7 @@ function Column({ output, title, lit, pinned, chosen, known, kind, target, onPoi
         ? null
         : html`<div class="copies" role="group" aria-label=${`Copy ${title}`}>
             <button type="button" class="quiet" title="Copy the document" onClick=${() => copyText(output.text ?? "", title)}><${Icon} name="copy" /><span class="hidden-label">Copy ${title}</span></button>
-            ${onSnippet && output.family === "wire" && kind === "request"
+            ${onSnippet && output.family === "wire" && output.name !== "mcp" && (kind === "request" || kind === "tools")
               ? [["curl", "curl", "curl"], ["python", "Python", "Python"], ["typescript", "TypeScript", "TS"]].map(
                   ([language, name, short]) => html`<button key=${language} type="button" class="quiet" title=${`Copy as ${name}`} onClick=${() => onSnippet(output, language ?? "")}>
                     <span aria-hidden="true">${short}</span><span class="hidden-label">Copy ${title} as ${name}</span>

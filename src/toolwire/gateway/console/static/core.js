@@ -201,16 +201,6 @@ function dropTarget(onText, limit) {
   };
 }
 
-/** The value, once it has not changed for a while. @template T @param {T} value @param {number} delay @returns {T} */
-function useSettled(value, delay) {
-  const [settled, setSettled] = useState(value);
-  useEffect(() => {
-    const timer = setTimeout(() => setSettled(value), delay);
-    return () => clearTimeout(timer);
-  }, [value, delay]);
-  return settled;
-}
-
 /** A modal dialog: the browser keeps the focus inside. @param {{ title: string, onClose: () => void, children?: any }} props */
 function Dialog({ title, onClose, children }) {
   /** @type {{ current: HTMLDialogElement | null }} */ const box = useRef(null);
@@ -238,4 +228,4 @@ function Dialog({ title, onClose, children }) {
 }
 
 export { h, render, html, cx, count, plural, messageOf, announce, copyText, useState, useEffect, useLayoutEffect, useMemo, useRef, useCallback, useId };
-export { Announcer, Icon, Choice, Switch, Select, Problem, Editor, Dialog, dropTarget, useSettled };
+export { Announcer, Icon, Choice, Switch, Select, Problem, Editor, Dialog, dropTarget };

@@ -1,11 +1,11 @@
 // @ts-check
 // View 3: what a model wrote, read as tool calls.
-import { html, cx, plural, useState, useEffect, useLayoutEffect, useMemo, Choice, Select, Switch, Problem, Editor, dropTarget, useSettled } from "./core.js";
-import { ask, faultOf } from "./api.js";
+import { html, cx, plural, useState, useLayoutEffect, useMemo, Choice, Select, Switch, Problem, Editor, dropTarget } from "./core.js";
+import { ask, useAnswer } from "./api.js";
 import { layoutText } from "./lines.js";
 import { Viewer } from "./viewer.js";
 import { goTo } from "./comparison.js";
-import { FileButton } from "./translate.js";
+import { FileButton, ShareButton } from "./translate.js";
 
 /** @typedef {import("./api.js").Meta} Meta */
 /** @typedef {import("./api.js").At} At */
@@ -14,49 +14,22 @@ import { FileButton } from "./translate.js";
 /** @typedef {{ format: string | null, detected: boolean, candidates: { name: string, title: string, calls: number, diagnostics: number }[], parts: Part[], spans: { kind: string, part: number | null, at: At }[], diagnostics: { code: string, detail: string, at: At | null }[] }} Reading */
 /** @typedef {{ input: string, format: string, tools: string, thinking: boolean, finished: boolean }} State */
 
-/** @param {{ meta: Meta, active: boolean, opened: { state: Partial<State>, serial: number } | null }} props */
-export function FormatsView({ meta, active, opened }) {
+/** @param {{ meta: Meta, active: boolean, opened: Partial<State> | null, onShare: import("./api.js").OnShare }} props */
+export function FormatsView({ meta, active, opened, onShare }) {
   const samples = meta.samples.filter((sample) => sample.view === "text");
-  const [state, setState] = useState(/** @type {State} */ ({ input: samples[0]?.input ?? "", format: "", tools: "", thinking: false, finished: true, ...opened?.state }));
-  const [answer, setAnswer] = useState(/** @type {{ reading: Reading, input: string } | null} */ (null));
-  const [fault, setFault] = useState(/** @type {import("./api.js").Fault | null} */ (null));
-  const [busy, setBusy] = useState(false);
-  const [done, setDone] = useState(/** @type {State | null} */ (null)); // the state that is shown
+  const [state, setState] = useState(/** @type {State} */ ({ input: samples[0]?.input ?? "", format: "", tools: "", thinking: false, finished: true, ...opened }));
   const [mode, setMode] = useState("view"); // view, edit or tools
   const [part, setPart] = useState(/** @type {number | null} */ (null));
   const [target, setTarget] = useState(/** @type {import("./viewer.js").Target | null} */ (null));
   const [diagnostic, setDiagnostic] = useState(-1);
-  const settled = useSettled(state, mode === "view" ? 0 : 300);
-
-  useEffect(() => {
-    const control = new AbortController();
-    if (!settled.input) {
-      setAnswer(null);
-      setFault(null);
-      setDone(settled);
-      return;
-    }
-    setBusy(true);
-    const { input, format, tools, thinking, finished } = settled;
-    ask("api/text", { input, ...(format ? { format } : {}), ...(tools.trim() ? { tools } : {}), thinking, finished }, control.signal)
-      .then(
-        (/** @type {Reading} */ reading) => {
-          setAnswer({ reading, input });
-          setFault(null);
-          setDiagnostic(-1);
-        },
-        (error) => {
-          if (!control.signal.aborted) setFault(faultOf(error));
-        },
-      )
-      .finally(() => {
-        if (!control.signal.aborted) {
-          setBusy(false);
-          setDone(settled);
-        }
-      });
-    return () => control.abort();
-  }, [settled]);
+  const { answer, fault, busy, current } = useAnswer(
+    state,
+    mode === "view" ? 0 : 300,
+    async ({ input, format, tools, thinking, finished }, signal, /** @type {(answer: { reading: Reading, input: string } | null) => void} */ show) => {
+      show({ reading: await ask("api/text", { input, ...(format ? { format } : {}), ...(tools.trim() ? { tools } : {}), thinking, finished }, signal), input });
+      setDiagnostic(-1);
+    },
+  );
 
   const change = (/** @type {Partial<State>} */ next) => setState((old) => ({ ...old, ...next }));
   const edit = (/** @type {string} */ input) => {
@@ -81,12 +54,13 @@ export function FormatsView({ meta, active, opened }) {
     const key = (/** @type {Event} */ event) => {
       const name = /** @type {CustomEvent<string>} */ (event).detail;
       if (name === "e") setMode("edit");
+      if (name === "s") onShare(state);
       if (name === "n" && diagnostics.length) showDiagnostic((diagnostic + 1) % diagnostics.length);
       if (name === "p" && diagnostics.length) showDiagnostic((diagnostic + diagnostics.length - 1) % diagnostics.length);
     };
     window.addEventListener("toolwire:shortcut", key);
     return () => window.removeEventListener("toolwire:shortcut", key);
-  }, [active, diagnostics, diagnostic]);
+  }, [active, diagnostics, diagnostic, state]);
 
   const doc = useMemo(() => layoutText(answer?.input ?? ""), [answer?.input]);
   const marks = useMemo(() => {
@@ -113,7 +87,7 @@ export function FormatsView({ meta, active, opened }) {
   const options = [...candidates.map(({ name, title, calls, diagnostics: wrong }) => ({ value: name, title, label: html`<span>${name}</span>${calls ? html`<span class=${cx("badge", wrong ? "warning" : "ok-ground")}>${plural(calls, "call")}</span>` : null}` }))];
   if (chosen && !candidates.some(({ name }) => name === chosen)) options.unshift({ value: chosen, title: titleOf(meta, chosen), label: html`<span>${chosen}</span>` });
 
-  return html`<div class="view formats" aria-busy=${String(done !== state)} ...${dropTarget(take, meta.limits.body_bytes)}>
+  return html`<div class="view formats" aria-busy=${String(!current)} ...${dropTarget(take, meta.limits.body_bytes)}>
     <h1 class="hidden-label">Text formats</h1>
     <div class="toolbar">
       <${Select}
@@ -130,6 +104,7 @@ export function FormatsView({ meta, active, opened }) {
       <span class="grow"></span>
       <${Switch} label="Begins in thoughts" title="The prompt already opened the model's reasoning" checked=${state.thinking} onChange=${(/** @type {boolean} */ thinking) => change({ thinking })} />
       <${Switch} label="Finished" title="The model ended by itself; off: it was cut at the token limit" checked=${state.finished} onChange=${(/** @type {boolean} */ finished) => change({ finished })} />
+      <${ShareButton} onClick=${() => onShare(state)} />
     </div>
     <div class=${cx("busy-line", busy && "on")} aria-hidden="true"></div>
     <div class="comparison plain">

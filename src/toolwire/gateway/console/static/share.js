@@ -1,5 +1,6 @@
 // @ts-check
 // The state of a view in a link. Secrets are replaced in the text before it is encoded.
+import { html, count, copyText, messageOf, useState, useEffect, Dialog, Icon } from "./core.js";
 
 export const LONGEST_LINK = 200_000; // chat programs and mail clients cut or refuse longer links
 
@@ -107,4 +108,40 @@ export function redact(text) {
     });
   }
   return { text: clean, removed: [...removed].map(([name, times]) => (times > 1 ? `${name} (${times})` : name)) };
+}
+
+/** @param {{ view: string, state: import("./api.js").Shared, onClose: () => void }} props */
+export function ShareDialog({ view, state, onClose }) {
+  const [link, setLink] = useState("");
+  const [notes, setNotes] = useState(/** @type {string[]} */ ([]));
+  const [problem, setProblem] = useState("");
+  useEffect(() => {
+    const write = async () => {
+      if (state.input.length + (state.tools ?? "").length > 20 * LONGEST_LINK) return setProblem("The document is too long for a link. Share the document itself."); // it compresses at most about twenty times
+      const { clean, removed } = redactState(state);
+      const url = `${location.origin}${location.pathname}#/${view}?s=${await encodeState(clean)}`;
+      setNotes(removed);
+      if (url.length > LONGEST_LINK) setProblem(`The link would have ${count(url.length)} characters; programs cut links of more than ${count(LONGEST_LINK)}. Share the document itself.`);
+      else setLink(url);
+    };
+    write().catch((error) => setProblem(messageOf(error)));
+  }, []);
+  return html`<${Dialog} title="Share this view" onClose=${onClose}>
+    <p>The link holds the document itself, after the <code>#</code>, which no server receives. Another console opens it when it is pasted there. It never contains your token.</p>
+    ${notes.length ? html`<p class="note">Replaced by <code>[redacted]</code>: ${notes.join(", ")}.</p>` : html`<p class="note">No header, key or token was found in it. Look yourself, too.</p>`}
+    ${problem
+      ? html`<p class="problem" role="alert"><${Icon} name="alert" />${problem}</p>`
+      : html`<div class="copy-field">
+          <input aria-label="Link" readonly value=${link} onFocus=${(/** @type {any} */ event) => event.currentTarget.select()} />
+          <button type="button" class="button primary" disabled=${!link} onClick=${() => copyText(link, "Link")}><${Icon} name="copy" />Copy link</button>
+        </div>`}
+  </${Dialog}>`;
+}
+
+/** Replace secrets in all texts of a state. A cut is a byte of the original, so it is left out if that changed. @param {import("./api.js").Shared} state */
+function redactState(state) {
+  const input = redact(state.input);
+  const tools = redact(state.tools ?? "");
+  const clean = { ...state, input: input.text, ...(state.tools ? { tools: tools.text } : {}), ...(input.removed.length && state.end !== undefined ? { end: null } : {}) };
+  return { clean, removed: [...input.removed, ...tools.removed] };
 }

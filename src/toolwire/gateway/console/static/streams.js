@@ -3,12 +3,12 @@
 //
 // The server reads the stream once, with the chosen chunks, and answers all steps; moving between them asks nothing. Positions are
 // bytes, because a stream may be cut inside a character; `byteMap` relates them to the characters that the page shows.
-import { html, cx, count, plural, useState, useEffect, useLayoutEffect, useMemo, useRef, Icon, Choice, Select, Problem, Editor, dropTarget, useSettled } from "./core.js";
-import { ask, faultOf } from "./api.js";
+import { html, cx, count, plural, useState, useLayoutEffect, useMemo, useRef, Icon, Choice, Select, Problem, Editor, dropTarget } from "./core.js";
+import { ask, useAnswer } from "./api.js";
 import { layout, layoutText } from "./lines.js";
 import { Viewer } from "./viewer.js";
 import { goTo } from "./comparison.js";
-import { FileButton, titlesOf } from "./translate.js";
+import { FileButton, ShareButton, titlesOf } from "./translate.js";
 
 /** @typedef {import("./api.js").Meta} Meta */
 /** @typedef {import("./viewer.js").Mark} Mark */
@@ -42,55 +42,25 @@ export function byteMap(text) {
   return { byteOf: (/** @type {number} */ at) => offsets[at] ?? bytes, charOf, bytes };
 }
 
-/** @param {{ meta: Meta, active: boolean, opened: { state: Partial<State>, serial: number } | null }} props */
-export function StreamsView({ meta, active, opened }) {
+/** @param {{ meta: Meta, active: boolean, opened: Partial<State> | null, onShare: import("./api.js").OnShare }} props */
+export function StreamsView({ meta, active, opened, onShare }) {
   const samples = meta.samples.filter((sample) => sample.view === "stream");
-  const [state, setState] = useState(/** @type {State} */ ({ input: samples[0]?.input ?? "", source: "", chunks: "events", every: 16, end: null, ...opened?.state }));
-  const [answer, setAnswer] = useState(/** @type {{ steps: Steps, input: string } | null} */ (null));
-  const [fault, setFault] = useState(/** @type {import("./api.js").Fault | null} */ (null));
-  const [busy, setBusy] = useState(false);
-  const [done, setDone] = useState(/** @type {State | null} */ (null)); // the state that is shown
+  const [state, setState] = useState(/** @type {State} */ ({ input: samples[0]?.input ?? "", source: "", chunks: "events", every: 16, end: null, ...opened }));
   const [editing, setEditing] = useState(false);
   const [index, setIndex] = useState(0);
   const [target, setTarget] = useState("");
   const titles = useMemo(() => titlesOf(meta), [meta]);
-  const settled = useSettled(state, editing ? 300 : 0);
-
-  useEffect(() => {
-    if (opened) setState((old) => ({ ...old, source: "", end: null, ...opened.state }));
-  }, [opened?.serial]);
-
-  useEffect(() => {
-    const control = new AbortController();
-    if (!settled.input.trim()) {
-      setAnswer(null);
-      setFault(null);
-      setDone(settled);
-      return;
-    }
-    setBusy(true);
-    const { input, chunks, every, end } = settled;
-    const source = settled.source || samples.find((candidate) => candidate.input === input)?.wire;
-    ask("api/stream", { input, ...(source ? { source } : {}), ...(chunks === "bytes" ? { every } : {}), ...(end === null ? {} : { end }), targets: ["wires"] }, control.signal)
-      .then(
-        (/** @type {Steps} */ steps) => {
-          setAnswer({ steps, input });
-          setFault(null);
-          // a cut shows the step at which it happens; else stay where we are
-          setIndex((old) => (end !== null ? steps.steps.length - 1 : Math.min(old, steps.steps.length - 1)));
-        },
-        (error) => {
-          if (!control.signal.aborted) setFault(faultOf(error));
-        },
-      )
-      .finally(() => {
-        if (!control.signal.aborted) {
-          setBusy(false);
-          setDone(settled);
-        }
-      });
-    return () => control.abort();
-  }, [settled]);
+  const { answer, fault, busy, current } = useAnswer(
+    state,
+    editing ? 300 : 0,
+    async ({ input, chunks, every, end, source: chosen }, signal, /** @type {(answer: { steps: Steps, input: string } | null) => void} */ show) => {
+      const source = chosen || samples.find((candidate) => candidate.input === input)?.wire;
+      /** @type {Steps} */ const steps = await ask("api/stream", { input, ...(source ? { source } : {}), ...(chunks === "bytes" ? { every } : {}), ...(end === null ? {} : { end }), targets: ["wires"] }, signal);
+      show({ steps, input });
+      // a cut shows the step at which it happens; else stay where we are
+      setIndex((old) => (end !== null ? steps.steps.length - 1 : Math.min(old, steps.steps.length - 1)));
+    },
+  );
 
   const change = (/** @type {Partial<State>} */ part) => setState((old) => ({ ...old, ...part }));
   const edit = (/** @type {string} */ input) => {
@@ -115,14 +85,15 @@ export function StreamsView({ meta, active, opened }) {
       else if (name === "Home") setIndex(0);
       else if (name === "End") setIndex(last);
       else if (name === "e") setEditing(true);
+      else if (name === "s") onShare(state);
     };
     window.addEventListener("toolwire:shortcut", key);
     return () => window.removeEventListener("toolwire:shortcut", key);
-  }, [active, last]);
+  }, [active, last, state]);
 
   const sample = samples.find((candidate) => candidate.input === state.input);
   const ready = answer && !editing && !fault;
-  return html`<div class="view streams" aria-busy=${String(done !== state)} ...${dropTarget(take, meta.limits.body_bytes)}>
+  return html`<div class="view streams" aria-busy=${String(!current)} ...${dropTarget(take, meta.limits.body_bytes)}>
     <h1 class="hidden-label">Streams</h1>
     <div class="toolbar">
       <${Select}
@@ -143,6 +114,7 @@ export function StreamsView({ meta, active, opened }) {
       <${Choice} label="Chunks" value=${state.chunks} onChange=${(/** @type {string} */ chunks) => change({ chunks })} options=${[{ value: "events", label: "One chunk per event" }, { value: "bytes", label: "Equal chunks" }]} />
       ${state.chunks === "bytes" ? html`<${Bytes} label="Bytes per chunk" value=${state.every} least=${1} most=${1_000_000} onChange=${(/** @type {number | null} */ every) => every && change({ every })} />` : null}
       <${Bytes} label="Cut at byte" value=${state.end} least=${0} most=${answer ? byteMap(answer.input).bytes : 0} onChange=${(/** @type {number | null} */ end) => change({ end })} />
+      <${ShareButton} onClick=${() => onShare(state)} />
     </div>
     <div class=${cx("busy-line", busy && "on")} aria-hidden="true"></div>
     ${ready

@@ -1,11 +1,11 @@
 // @ts-check
 // View 4: tools against providers, with what each provider would refuse or change.
-import { html, cx, count, plural, useState, useEffect, useLayoutEffect, useMemo, useRef, Icon, Select, Problem, Editor, dropTarget, useSettled } from "./core.js";
-import { ask, faultOf } from "./api.js";
+import { html, cx, count, plural, useState, useEffect, useLayoutEffect, useMemo, useRef, Icon, Select, Problem, Editor, dropTarget } from "./core.js";
+import { ask, useAnswer } from "./api.js";
 import { layout } from "./lines.js";
 import { Viewer } from "./viewer.js";
 import { goTo } from "./comparison.js";
-import { FileButton, titlesOf } from "./translate.js";
+import { FileButton, ShareButton, titlesOf } from "./translate.js";
 
 /** @typedef {import("./api.js").Meta} Meta */
 /** @typedef {import("./api.js").At} At */
@@ -23,14 +23,10 @@ const HEIGHT = 36; // pixels of a row of the matrix, as --matrix-row in the styl
 /** @type {Record<string, number>} */
 const RANK = { error: 3, warning: 2, info: 1 };
 
-/** @param {{ meta: Meta, active: boolean, opened: { state: Partial<State>, serial: number } | null }} props */
-export function ToolsView({ meta, active, opened }) {
+/** @param {{ meta: Meta, active: boolean, opened: Partial<State> | null, onShare: import("./api.js").OnShare }} props */
+export function ToolsView({ meta, active, opened, onShare }) {
   const samples = meta.samples.filter((sample) => sample.view === "tools");
-  const [state, setState] = useState(/** @type {State} */ ({ input: samples[0]?.input ?? "", source: "", ...opened?.state }));
-  const [audit, setAudit] = useState(/** @type {Audit | null} */ (null));
-  const [fault, setFault] = useState(/** @type {import("./api.js").Fault | null} */ (null));
-  const [busy, setBusy] = useState(false);
-  const [done, setDone] = useState(/** @type {State | null} */ (null)); // the state that is shown
+  const [state, setState] = useState(/** @type {State} */ ({ input: samples[0]?.input ?? "", source: "", ...opened }));
   const [editing, setEditing] = useState(false);
   const [cell, setCell] = useState({ tool: 0, provider: 0 });
   const [finding, setFinding] = useState(-1);
@@ -38,42 +34,17 @@ export function ToolsView({ meta, active, opened }) {
   const [loweredTarget, setLoweredTarget] = useState(/** @type {import("./viewer.js").Target | null} */ (null));
   const [details, setDetails] = useState(/** @type {Record<string, Lowered>} */ ({}));
   const titles = useMemo(() => titlesOf(meta), [meta]);
-  const settled = useSettled(state, editing ? 350 : 0);
-
-  useEffect(() => {
-    if (opened) setState((old) => ({ ...old, source: "", ...opened.state }));
-  }, [opened?.serial]);
-
-  useEffect(() => {
-    const control = new AbortController();
-    if (!settled.input.trim()) {
-      setAudit(null);
-      setFault(null);
-      setDone(settled);
-      return;
-    }
-    setBusy(true);
-    ask("api/tools", { input: settled.input, ...(settled.source ? { source: settled.source } : {}) }, control.signal)
-      .then(
-        (/** @type {Audit} */ found) => {
-          setAudit(found);
-          setDetails({});
-          setFault(null);
-          setFinding(-1);
-          setCell((old) => (old.tool < found.tools.length && old.provider < found.providers.length ? old : { tool: 0, provider: 0 }));
-        },
-        (error) => {
-          if (!control.signal.aborted) setFault(faultOf(error));
-        },
-      )
-      .finally(() => {
-        if (!control.signal.aborted) {
-          setBusy(false);
-          setDone(settled);
-        }
-      });
-    return () => control.abort();
-  }, [settled]);
+  const { answer: audit, fault, settled, busy, current } = useAnswer(
+    state,
+    editing ? 350 : 0,
+    async ({ input, source }, signal, /** @type {(answer: Audit | null) => void} */ show) => {
+      /** @type {Audit} */ const found = await ask("api/tools", { input, ...(source ? { source } : {}) }, signal);
+      show(found);
+      setDetails({});
+      setFinding(-1);
+      setCell((old) => (old.tool < found.tools.length && old.provider < found.providers.length ? old : { tool: 0, provider: 0 }));
+    },
+  );
 
   const provider = audit?.providers[cell.provider] ?? null;
   const key = `${cell.tool}/${provider?.name}`;
@@ -115,12 +86,13 @@ export function ToolsView({ meta, active, opened }) {
     const press = (/** @type {Event} */ event) => {
       const name = /** @type {CustomEvent<string>} */ (event).detail;
       if (name === "e") setEditing(true);
+      if (name === "s") onShare(state);
       if (name === "n" && findings.length) showFinding((finding + 1) % findings.length);
       if (name === "p" && findings.length) showFinding((finding + findings.length - 1) % findings.length);
     };
     window.addEventListener("toolwire:shortcut", press);
     return () => window.removeEventListener("toolwire:shortcut", press);
-  }, [active, findings, finding]);
+  }, [active, findings, finding, state]);
 
   const change = (/** @type {Partial<State>} */ next) => setState((old) => ({ ...old, ...next }));
   const edit = (/** @type {string} */ input) => {
@@ -151,7 +123,7 @@ export function ToolsView({ meta, active, opened }) {
   const sample = samples.find((candidate) => candidate.input === state.input);
   const tool = audit?.tools[cell.tool];
 
-  return html`<div class="view tools" aria-busy=${String(done !== state)} ...${dropTarget(take, meta.limits.body_bytes)}>
+  return html`<div class="view tools" aria-busy=${String(!current)} ...${dropTarget(take, meta.limits.body_bytes)}>
     <h1 class="hidden-label">Tools</h1>
     <div class="toolbar">
       <${Select}
@@ -167,6 +139,7 @@ export function ToolsView({ meta, active, opened }) {
       <${Select} label="Source" value=${state.source} onChange=${(/** @type {string} */ source) => change({ source })} options=${[{ value: "", label: "Detect" }, ...meta.wires.map(({ name, title }) => ({ value: name, label: title }))]} />
       <span class="grow"></span>
       ${audit && !fault ? html`<p class="sub" role="status">${plural(audit.tools.length, "tool")} · ${plural(audit.providers.reduce((sum, each) => sum + each.findings.length, 0), "finding")}</p>` : null}
+      <${ShareButton} onClick=${() => onShare(state)} />
     </div>
     <div class=${cx("busy-line", busy && "on")} aria-hidden="true"></div>
     <div class="comparison plain">

@@ -1,7 +1,7 @@
 // @ts-check
 // View 1: one document in every format.
-import { html, cx, count, announce, copyText, useState, useEffect, useLayoutEffect, useMemo, useRef, Icon, Choice, Switch, Select, Problem, Editor, Dialog, dropTarget, useSettled } from "./core.js";
-import { ask, faultOf } from "./api.js";
+import { html, cx, count, announce, copyText, useState, useLayoutEffect, useMemo, useRef, Icon, Choice, Switch, Select, Problem, Editor, dropTarget } from "./core.js";
+import { ask, faultOf, useAnswer } from "./api.js";
 import { Comparison } from "./comparison.js";
 import { layout } from "./lines.js";
 import { Viewer } from "./viewer.js";
@@ -42,68 +42,25 @@ function joined(parts) {
   };
 }
 
-/** @param {{ meta: Meta, active: boolean, opened: { state: Partial<State>, serial: number } | null, onOpen: (view: string, input: string) => void }} props */
-export function TranslateView({ meta, active, opened, onOpen }) {
+/** @param {{ meta: Meta, active: boolean, opened: Partial<State> | null, onOpen: (view: string, input: string) => void, onShare: import("./api.js").OnShare }} props */
+export function TranslateView({ meta, active, opened, onOpen, onShare }) {
   const samples = meta.samples.filter((sample) => sample.view === "translate");
   const first = meta.file ? { input: meta.file.text } : { input: samples[0]?.input ?? "" };
-  const [state, setState] = useState(/** @type {State} */ ({ source: "", kind: "", strict: false, family: "wires", ...first, ...opened?.state }));
-  const [answer, setAnswer] = useState(/** @type {Translation | null} */ (null));
-  const [fault, setFault] = useState(/** @type {import("./api.js").Fault | null} */ (null));
-  const [busy, setBusy] = useState(false);
-  const [done, setDone] = useState(/** @type {State | null} */ (null)); // the state that is shown
+  const [state, setState] = useState(/** @type {State} */ ({ source: "", kind: "", strict: false, family: "wires", ...first, ...opened }));
   const [editing, setEditing] = useState(false);
-  const [sharing, setSharing] = useState(false);
   const [file, setFile] = useState(meta.file?.name ?? "");
   const titles = useMemo(() => titlesOf(meta), [meta]);
-  const settled = useSettled(state, editing ? 300 : 0);
-
-  useEffect(() => {
-    if (opened) {
-      setState((old) => ({ ...old, source: "", kind: "", ...opened.state }));
-      setEditing(false);
-    }
-  }, [opened?.serial]);
-
-  useEffect(() => {
-    const control = new AbortController();
+  const { answer, fault, busy, current } = useAnswer(state, editing ? 300 : 0, async (settled, signal, /** @type {(answer: Translation | null) => void} */ show) => {
     /** @param {string[]} targets */
-    const translate = (targets) => ask("api/translate", requestOf(settled, meta, targets), control.signal);
-    const run = async () => {
-      if (!settled.input.trim()) {
-        setAnswer(null);
-        setFault(null);
-        setDone(settled);
-        return;
-      }
-      setBusy(true);
-      if (settled.input.length > LARGE) setAnswer(null); // it takes seconds: show the new source meanwhile
-      try {
-        if (settled.input.length <= LARGE) {
-          setAnswer(await translate(settled.family === "all" ? ["wires", "formats"] : [settled.family]));
-          setFault(null);
-        } else {
-          /** @type {Translation[]} */ const parts = [];
-          for (const { name } of settled.family === "formats" ? meta.formats : meta.wires) {
-            parts.push(await translate([name]));
-            setAnswer(joined(parts));
-            setFault(null);
-          }
-        }
-      } catch (error) {
-        if (!control.signal.aborted) {
-          setFault(faultOf(error));
-          setAnswer(null);
-        }
-      } finally {
-        if (!control.signal.aborted) {
-          setBusy(false);
-          setDone(settled);
-        }
-      }
-    };
-    run();
-    return () => control.abort();
-  }, [settled]);
+    const translate = (targets) => ask("api/translate", requestOf(settled, meta, targets), signal);
+    if (settled.input.length <= LARGE) return show(await translate(settled.family === "all" ? ["wires", "formats"] : [settled.family]));
+    show(null); // it takes seconds: show the new source meanwhile
+    /** @type {Translation[]} */ const parts = [];
+    for (const { name } of settled.family === "formats" ? meta.formats : meta.wires) {
+      parts.push(await translate([name]));
+      show(joined(parts));
+    }
+  });
 
   const change = (/** @type {Partial<State>} */ part) => setState((old) => ({ ...old, ...part }));
   const edit = (/** @type {string} */ input) => {
@@ -111,9 +68,9 @@ export function TranslateView({ meta, active, opened, onOpen }) {
     change({ input });
   };
   const take = (/** @type {string} */ input, /** @type {string} */ name) => {
-    const shared = input.length < 1_000_000 ? /#\/translate\?s=([\w-]+)\s*$/.exec(input) : null;
+    const shared = input.length < 1_000_000 ? /#\/[a-z]+\?s=[\w-]+(?=\s*$)/.exec(input) : null;
     if (shared) {
-      location.hash = `#/translate?s=${shared[1]}`; // a shared link, of whatever port
+      location.hash = shared[0]; // a shared link, of whatever port
       return;
     }
     setFile(name);
@@ -131,7 +88,7 @@ export function TranslateView({ meta, active, opened, onOpen }) {
     const key = (/** @type {Event} */ event) => {
       const name = /** @type {CustomEvent<string>} */ (event).detail;
       if (name === "e") setEditing(true);
-      if (name === "s") setSharing(true);
+      if (name === "s") onShare(state);
     };
     window.addEventListener("paste", paste);
     window.addEventListener("toolwire:shortcut", key);
@@ -139,7 +96,7 @@ export function TranslateView({ meta, active, opened, onOpen }) {
       window.removeEventListener("paste", paste);
       window.removeEventListener("toolwire:shortcut", key);
     };
-  }, [active]);
+  }, [active, state]);
 
   const snippet = async (/** @type {import("./api.js").Output} */ output, /** @type {string} */ language) => {
     try {
@@ -160,7 +117,7 @@ export function TranslateView({ meta, active, opened, onOpen }) {
   const place = fault?.at ?? null;
   const waiting = useMemo(() => layout(answer || fault || editing ? "" : state.input), [answer, fault, editing, state.input]);
 
-  return html`<div class="view translate" aria-busy=${String(done !== state)} ...${dropTarget(take, meta.limits.body_bytes)}>
+  return html`<div class="view translate" aria-busy=${String(!current)} ...${dropTarget(take, meta.limits.body_bytes)}>
     <h1 class="hidden-label">Translate</h1>
     <div class="toolbar">
       <${Select}
@@ -190,7 +147,7 @@ export function TranslateView({ meta, active, opened, onOpen }) {
         ]}
       />
       <${Switch} label="Strict" checked=${state.strict} onChange=${(/** @type {boolean} */ strict) => change({ strict })} title="A loss is an error" />
-      <button type="button" class="button" onClick=${() => setSharing(true)}><${Icon} name="link" />Share</button>
+      <${ShareButton} onClick=${() => onShare(state)} />
     </div>
     <p class="hidden-label" role="status">${busy ? "Translating" : fault ? "Not translated" : answer ? `Translated into ${count(answer.outputs.length)} formats, ${count(answer.outputs.reduce((sum, output) => sum + output.losses.length, 0))} losses` : ""}</p>
     <div class=${cx("busy-line", busy && "on")} aria-hidden="true"></div>
@@ -209,7 +166,6 @@ export function TranslateView({ meta, active, opened, onOpen }) {
                 : html`<div class="empty"><h2>One document, every format</h2><p>Paste a tool, a request, an answer, an error or a stream on the left, drop a file anywhere, or choose a sample above.</p></div>`}
           </div>
         </div>`}
-    ${sharing ? html`<${ShareDialog} state=${state} onClose=${() => setSharing(false)} />` : null}
   </div>`;
 }
 
@@ -239,31 +195,7 @@ export function FileButton({ onText, limit }) {
     <input ref=${input} type="file" class="hidden-label" tabindex="-1" aria-hidden="true" onChange=${read} />`;
 }
 
-/** @param {{ state: State, onClose: () => void }} props */
-function ShareDialog({ state, onClose }) {
-  const [link, setLink] = useState("");
-  const [removed, setRemoved] = useState(/** @type {string[]} */ ([]));
-  const [problem, setProblem] = useState("");
-  useEffect(() => {
-    import("./share.js")
-      .then(async ({ redact, encodeState, LONGEST_LINK }) => {
-        if (state.input.length > 20 * LONGEST_LINK) return setProblem("The document is too long for a link. Share the document itself."); // it compresses at most about twenty times
-        const { text, removed: names } = redact(state.input);
-        const url = `${location.origin}${location.pathname}#/translate?s=${await encodeState({ ...state, input: text })}`;
-        setRemoved(names);
-        if (url.length > LONGEST_LINK) setProblem(`The link would have ${count(url.length)} characters; programs cut links of more than ${count(LONGEST_LINK)}. Share the document itself.`);
-        else setLink(url);
-      })
-      .catch((error) => setProblem(faultOf(error).message));
-  }, []);
-  return html`<${Dialog} title="Share this translation" onClose=${onClose}>
-    <p>The link holds the document itself, after the <code>#</code>, which no server receives. Another console opens it when it is pasted there. It never contains your token.</p>
-    ${removed.length ? html`<p class="note">Replaced by <code>[redacted]</code>: ${removed.join(", ")}.</p>` : html`<p class="note">No header, key or token was found in it. Look yourself, too.</p>`}
-    ${problem
-      ? html`<p class="problem" role="alert"><${Icon} name="alert" />${problem}</p>`
-      : html`<div class="copy-field">
-          <input aria-label="Link" readonly value=${link} onFocus=${(/** @type {any} */ event) => event.currentTarget.select()} />
-          <button type="button" class="button primary" disabled=${!link} onClick=${() => copyText(link, "Link")}><${Icon} name="copy" />Copy link</button>
-        </div>`}
-  </${Dialog}>`;
+/** @param {{ onClick: () => void }} props */
+export function ShareButton({ onClick }) {
+  return html`<button type="button" class="button" onClick=${onClick}><${Icon} name="link" />Share</button>`;
 }
