@@ -121,6 +121,9 @@ EVERY_NAME = '[models."*"]\nupstream = "house"\nmodel = "large"\n'
         ("local/smollm2", EVERY_NAME.replace("*", "?*"), ("local", "smollm2")),
         ("other", EVERY_NAME, ("house", "large")),
         ("their/other", EVERY_NAME, ("house", "large")),
+        ("mistral:7b", EVERY_NAME.replace("large", "*"), ("house", "mistral:7b")),
+        ("mistral:latest", EVERY_NAME.replace("large", "*"), ("house", "mistral:latest")),
+        ("mistral:7b", EVERY_NAME + '[upstreams.mistral]\nbase_url = "http://localhost:2/v1"\n', ("mistral", "7b")),
         (
             "local/smollm2",
             EVERY_NAME + '[models."local/*"]\nupstream = "house"\nmodel = "my-*"\n',

@@ -41,6 +41,25 @@ def test_model_name_is_the_part_after_the_provider(model, name):
     assert resolve(model, ENVIRONMENT).model == name
 
 
+@every_case(
+    "model, vendor, name",
+    [
+        *(
+            (f"mistral:{tag}", "compatible", f"mistral:{tag}")
+            for tag in ("7b", "7B", "1.5b", "e2b", "8x7b", "135m", "latest", "instruct", "v0.3", "7b-instruct-q4_K_M")
+        ),
+        ("mistral/7b", "mistral", "7b"),
+        ("mistral:mistral-large-latest", "mistral", "mistral-large-latest"),
+        ("openai:o3", "openai", "o3"),
+        ("azure:4o", "azure", "4o"),
+        ("ollama:mistral:7b", "ollama", "mistral:7b"),
+    ],
+)
+def test_tag_after_a_colon_belongs_to_the_name_of_the_model(model, vendor, name):
+    endpoint = resolve(model, {"AZURE_OPENAI_API_KEY": KEY}, base_url="http://localhost:1/v1", key=KEY)
+    assert (endpoint.vendor.name, endpoint.model) == (vendor, name)
+
+
 def test_wire_version_is_sent_as_a_header():
     new = resolve("anthropic/c", {}, key=KEY)
     old = resolve("anthropic/c", {}, key=KEY, wire="anthropic@2023-06-01")
@@ -69,6 +88,8 @@ def test_missing_key_error_names_the_variable():
         ("", "has no provider"),
         ("openai/", "no model"),
         ("zzz/m", "use one of alibaba, anthropic"),
+        ("mistral:7b", "as in ollama/mistral:7b"),
+        ("qwen3:8b", "as in ollama/qwen3:8b"),
     ],
 )
 def test_unknown_model_names_are_rejected(model, words):

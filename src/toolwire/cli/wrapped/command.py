@@ -398,7 +398,8 @@ def _choose_model(settings: Settings, arguments: argparse.Namespace) -> tuple[Se
 def _configured_row(settings: Settings, model: str) -> ModelRow | None:
     """Return the row of a model in the settings, with the names that its upstreams use; None if they have none.
 
-    A row for every name, `*`, is not for a name with a provider: it would answer in the place of the chosen model.
+    A row for every name, `*`, is not for a name with a provider: it would answer in the place of the chosen model. It
+    answers `mistral:7b`, the notation of Ollama, unless the settings have an upstream `mistral`.
     """
     from ...gateway.config.settings import ModelRow
     from ...gateway.routing.router import target_model
@@ -418,10 +419,10 @@ def _configured_row(settings: Settings, model: str) -> ModelRow | None:
 
 def _names_provider(settings: Settings, model: str) -> bool:
     """Check for `provider/model` or `provider:model` of a known provider or of an upstream of the settings."""
-    from ...wire.models.vendors import names
+    from ...wire.models.vendors import names, split_model
 
-    provider, upstream_model = _split_upstream(settings, model)
-    return bool(upstream_model) and (provider in names() or provider in settings.upstreams)
+    upstream, upstream_model = _split_upstream(settings, model)
+    return bool(upstream_model) and (upstream in settings.upstreams or split_model(model)[0].lower() in names())
 
 
 def _split_upstream(settings: Settings, model: str) -> tuple[str, str]:

@@ -19,7 +19,7 @@ from ...ir.pointer import JSON, Object
 from ...wire.codec import WireCodec
 from ...wire.models.capabilities import CapabilityRow, ModelCapabilities
 from ...wire.models.profiles import match_capabilities
-from ...wire.models.vendors import COMPATIBLE, ApiKey, Surface, Vendor, find, names, surface_codec, vendor_codec
+from ...wire.models.vendors import COMPATIBLE, ApiKey, Surface, Vendor, find, names, split_model, surface_codec, vendor_codec
 from ...wire.protocol import Wire
 from ..http.head import CustomHeaders, expand_headers, is_header_value, origin_of
 from .endpoint_settings import (
@@ -318,17 +318,18 @@ def _split_model(model: str, base_url: str | None) -> tuple[Vendor, str]:
 
     With a base URL, a name without a known provider is the server's own. Raise ConfigError if a part is missing.
     """
-    first_mark = min((mark for mark in "/:" if mark in model), key=model.index, default="/")
-    provider, separator, name = model.partition(first_mark)
-    if separator and provider.lower() in names():
+    provider, name = split_model(model)
+    if provider.lower() in names():
         if not name:
             raise ConfigError(f"{model!r} names a provider but no model", hint=f"write {provider}/MODEL")
         return find(provider), name
     if base_url is not None and model:
         return COMPATIBLE, model
-    if not separator:
+    if name == model:
+        example = f", as in ollama/{model}" if ":" in model else ""
         raise ConfigError(
-            f"{model!r} has no provider", hint="write PROVIDER/MODEL, or pass the address of the server: base_url=…"
+            f"{model!r} has no provider",
+            hint=f"write PROVIDER/MODEL{example}, or pass the address of the server: base_url=…",
         )
     return find(provider), name
 
