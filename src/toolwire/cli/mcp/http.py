@@ -14,11 +14,13 @@ import signal
 import threading
 import time
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..._extras import install_command
 from ...ir.errors import ConfigError, MissingExtra
 from ..terminal.options import add_list, read_variable
+from .stopping import stop_on_signals
 
 if TYPE_CHECKING:
     import argparse
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
     from ...asgi.access import Guard
     from ...asgi.request import AsgiApp
+    from .stopping import CallsInFlight
 
 
 # Write log records in a thread, so that a server does not stop when its standard error is not read.
@@ -102,13 +105,13 @@ def require_uvicorn(extra: str = "mcp") -> None:
         raise MissingExtra("HTTP needs uvicorn", hint=install_command(extra)) from None
 
 
-async def serve_app(app: AsgiApp, host: str, port: int) -> None:
+async def serve_app(app: AsgiApp, host: str, port: int, calls: CallsInFlight | None = None) -> None:
     """Serve an app with uvicorn, with the gateway's limits for slow clients, until a signal stops it.
 
-    Raises `MissingExtra` without uvicorn, and `ConfigError` if the address cannot be used.
+    With `calls`, the stop is bounded as in `stopping`. Raises `MissingExtra` without uvicorn, and `ConfigError` if the address cannot be used.
     """
     require_uvicorn()
-    server = make_server(app, host=host.strip("[]"), port=port)
+    server = make_server(app, calls, host=host.strip("[]"), port=port)
     try:
         await server.serve()
     except SystemExit:
@@ -125,7 +128,7 @@ async def serve_listener(app: AsgiApp, listener: socket.socket) -> None:
     await make_server(app).serve([listener])
 
 
-def make_server(app: AsgiApp, **address: Any) -> uvicorn.Server:
+def make_server(app: AsgiApp, calls: CallsInFlight | None = None, **address: Any) -> uvicorn.Server:
     """Return uvicorn's server with the gateway's limits for slow clients. `address` are its host and port."""
     import uvicorn
 
@@ -141,7 +144,21 @@ def make_server(app: AsgiApp, **address: Any) -> uvicorn.Server:
         timeout_graceful_shutdown=3,
         **address,
     )
-    return uvicorn.Server(config)
+    if calls is None:
+        return uvicorn.Server(config)
+    handle = partial(stop_on_signals, calls, (signal.SIGINT, signal.SIGTERM))
+
+    class _StoppableServer(uvicorn.Server):
+        @contextmanager
+        def capture_signals(self) -> Iterator[None]:
+            """Stop within a bounded time; uvicorn would raise the signal again, and wait for calls without end."""
+            with handle(self._stop):
+                yield
+
+        def _stop(self) -> None:
+            self.should_exit = True
+
+    return _StoppableServer(config)
 
 
 def run_server(main: Coroutine[Any, Any, None]) -> None:

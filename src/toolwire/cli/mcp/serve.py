@@ -9,6 +9,7 @@ import argparse
 import asyncio
 import contextlib
 import logging
+import signal
 import sys
 from contextlib import asynccontextmanager, closing, suppress
 from functools import lru_cache
@@ -31,6 +32,7 @@ from .http import (
     run_server,
     serve_app,
 )
+from .stopping import CallsInFlight, stop_on_signals
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from ...asgi.access import Guard
     from ...mcp.server.offers import Prompt, Resource
     from ...mcp.server.server import Server
+    from ...run.calls.observe import Observer
     from ...run.tools.toolbox import Entry, Toolbox
     from ...run.values.records import Store
 
@@ -191,7 +194,9 @@ in a client's configuration:
 tools.py: its functions, or those marked with @toolwire.tool. Mark resources and prompts with toolwire.mcp.resource and
 toolwire.mcp.prompt. Output of tools goes to standard error. A call with an idempotency key in its _meta
 (dev.toolwire/idempotencyKey) runs at most once, even if the server is killed during the call.
-exit codes: 0 the client has disconnected, or stopped by a signal   2 wrong usage, unreadable file, or the port is in use
+Ctrl-C waits for calls in progress, for 30 seconds at most; a second one ends at once.
+exit codes: 0 the client has disconnected, or stopped by a signal   1 calls had not ended after 30 seconds
+            2 wrong usage, unreadable file, or the port is in use   130 Ctrl-C over stdio, or a second Ctrl-C
 """
 
 
@@ -275,15 +280,17 @@ async def _serve(arguments: argparse.Namespace, loaded: Offer | None, guard: Gua
     """Open the source, and serve its tools until the client disconnects or a signal arrives."""
     async with _open_offer(arguments, loaded) as offered:
         with closing(open_store_at(arguments.store)) as store:
-            server = make_server(arguments, offered, store)
+            calls = CallsInFlight()
+            server = make_server(arguments, offered, store, calls)
             follower = asyncio.create_task(follow_changes(server, offered.file if arguments.reload else None))
             try:
                 if guard is None:
                     from ...mcp.server.stdio import serve_stdio
 
-                    await serve_stdio(server)
+                    with stop_on_signals(calls, (signal.SIGINT,)):
+                        await serve_stdio(server)
                 else:
-                    await _serve_http(server, arguments, guard)
+                    await _serve_http(server, arguments, guard, calls)
             finally:
                 follower.cancel()
                 with suppress(asyncio.CancelledError):
@@ -338,34 +345,39 @@ async def _open_offer(arguments: argparse.Namespace, loaded: Offer | None) -> As
         yield Offer(box, arguments.name or name)
 
 
-def make_server(arguments: argparse.Namespace, offered: Offer, store: Store) -> Server:
+def make_server(arguments: argparse.Namespace, offered: Offer, store: Store, *observers: Observer) -> Server:
     """Return the server of an opened source.
 
     Raises `ConfigError` for --approve suspend with a store in memory, and for an unset variable.
     """
+    from ...mcp.server.request_context import make_approver
     from ...mcp.server.server import Server
+    from ...net.tools.runner import Runner
     from ...run.calls.policy import Policy
 
     if arguments.approve == "suspend" and arguments.store == "memory:":
         raise ConfigError("--approve suspend needs a store that another process can open", hint="add --store runs.db")
     secret = read_variable(arguments.secret_env)
     return Server(
-        offered.box,
+        runner=Runner(
+            offered.box,
+            store=store,
+            policy=None if arguments.approve is None else Policy(approve=("write", "idempotent")),
+            approve=make_approver(arguments.approve, store),
+            lease=arguments.lease,
+            ttl=arguments.ttl,
+            observers=observers,
+        ),
         resources=offered.resources,
         prompts=offered.prompts,
         name=offered.name,
         instructions=arguments.instructions or offered.instructions,
-        store=store,
-        policy=None if arguments.approve is None else Policy(approve=("write", "idempotent")),
-        approve=arguments.approve,
-        lease=arguments.lease,
-        ttl=arguments.ttl,
         secret=None if secret is None else secret.encode(),
         log_arguments=arguments.log_arguments,
     )
 
 
-async def _serve_http(server: Server, arguments: argparse.Namespace, guard: Guard) -> None:
+async def _serve_http(server: Server, arguments: argparse.Namespace, guard: Guard, calls: CallsInFlight) -> None:
     """Print the address and the tools to standard error, and serve over HTTP with uvicorn."""
     from ...mcp.server.http import HttpApp
 
@@ -374,4 +386,4 @@ async def _serve_http(server: Server, arguments: argparse.Namespace, guard: Guar
     app = HttpApp(server, path=arguments.path, guard=guard)
     offered = ", ".join(tool.name for tool in server.runner.box.tools) or "no tools"
     print(f"serving {offered} at http://{host}:{port}{arguments.path}", file=sys.stderr, flush=True)
-    await serve_app(app, host, port)
+    await serve_app(app, host, port, calls)

@@ -419,7 +419,8 @@ def _configured_row(settings: Settings, model: str) -> ModelRow | None:
 
 def _names_provider(settings: Settings, model: str) -> bool:
     """Check for `provider/model` or `provider:model` of a known provider or of an upstream of the settings."""
-    from ...wire.models.vendors import names, split_model
+    from ...wire.models.profiles import split_model
+    from ...wire.models.vendors import names
 
     upstream, upstream_model = _split_upstream(settings, model)
     return bool(upstream_model) and (upstream in settings.upstreams or split_model(model)[0].lower() in names())

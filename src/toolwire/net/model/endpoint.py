@@ -18,8 +18,8 @@ from ...ir.errors import ConfigError
 from ...ir.pointer import JSON, Object
 from ...wire.codec import WireCodec
 from ...wire.models.capabilities import CapabilityRow, ModelCapabilities
-from ...wire.models.profiles import match_capabilities
-from ...wire.models.vendors import COMPATIBLE, ApiKey, Surface, Vendor, find, names, split_model, surface_codec, vendor_codec
+from ...wire.models.profiles import match_capabilities, split_model
+from ...wire.models.vendors import COMPATIBLE, ApiKey, Surface, Vendor, find, names, surface_codec, vendor_codec
 from ...wire.protocol import Wire
 from ..http.head import CustomHeaders, expand_headers, is_header_value, origin_of
 from .endpoint_settings import (
@@ -314,10 +314,7 @@ def _check_context_max(context_max: int | None) -> int | None:
 
 
 def _split_model(model: str, base_url: str | None) -> tuple[Vendor, str]:
-    """Split `provider/model` or `provider:model`.
-
-    With a base URL, a name without a known provider is the server's own. Raise ConfigError if a part is missing.
-    """
+    """Split the name; with a base URL, one without a known provider is the server's own. ConfigError if a part is missing."""
     provider, name = split_model(model)
     if provider.lower() in names():
         if not name:
@@ -327,10 +324,8 @@ def _split_model(model: str, base_url: str | None) -> tuple[Vendor, str]:
         return COMPATIBLE, model
     if name == model:
         example = f", as in ollama/{model}" if ":" in model else ""
-        raise ConfigError(
-            f"{model!r} has no provider",
-            hint=f"write PROVIDER/MODEL{example}, or pass the address of the server: base_url=…",
-        )
+        hint = f"write PROVIDER/MODEL{example}, or pass the address of the server: base_url=…"
+        raise ConfigError(f"{model!r} has no provider", hint=hint)
     return find(provider), name
 
 
@@ -367,8 +362,7 @@ def _find_credentials(
             return _Credentials(header, key, variable=candidate.variable)
     if not vendor.keyless:
         variables = " or ".join(key.variable for key in vendor.keys)
-        hint = f"set {variables}, or pass key=… or key_command=…"
-        raise ConfigError(f"no key for {vendor.name}", hint=hint)
+        raise ConfigError(f"no key for {vendor.name}", hint=f"set {variables}, or pass key=… or key_command=…")
     return _Credentials(_header_of(vendor, auth, is_token=False))
 
 

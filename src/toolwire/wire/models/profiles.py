@@ -1,4 +1,4 @@
-"""Capabilities of a model on a wire: the lookup of their rows, and the codec of one model.
+"""Names of models, their capabilities on a wire, and the codec of one model.
 
     match_capabilities(get("gemini"), "gemini-2.5-pro").rows["thinking_off"]     # the row, with its source and date
 
@@ -48,6 +48,20 @@ def normalise_model(model: str) -> str:
     if "fireworks/" in model:
         name = _FIREWORKS_VERSION.sub(".", name)
     return _CLAUDE_VERSION.sub("-", name) if name.startswith("claude") else name
+
+
+# The end of a name such as `mistral:7b` in Ollama's notation: a size, a version, or a usual word. No API of a provider has
+# models with such names. Other tags, such as `mistral:mine`, cannot be distinguished from a provider's model.
+_TAG = re.compile(r"(latest|instruct|text|v\d+(\.\d+)*|(e?\d+(\.\d+)?|\d+x\d+)[bm])(-[\w.-]+)?", re.IGNORECASE)
+
+
+def split_model(model: str) -> tuple[str, str]:
+    """Split `provider/model` or `provider:model` at the first mark; the model itself may contain either.
+
+    The provider is "" if there is no mark, and if the part after a colon is a tag: `mistral:7b` is the name of a model.
+    """
+    provider, mark, name = min(model.partition("/"), model.partition(":"), key=lambda parts: len(parts[0]))
+    return ("", model) if not mark or (mark == ":" and _TAG.fullmatch(name)) else (provider, name)
 
 
 def match_capabilities(

@@ -10,7 +10,6 @@ its own has a Surface for each.
 
 from __future__ import annotations
 
-import re
 from difflib import get_close_matches
 from typing import Literal
 
@@ -356,20 +355,6 @@ def find(name: str) -> Vendor:
         hint = f"did you mean {close_matches[0]!r}?" if close_matches else f"use one of {', '.join(names())}"
         raise ConfigError(f"unknown provider {name!r}", hint=hint)
     return row
-
-
-# The end of a name such as `mistral:7b` in Ollama's notation: a size, a version, or a usual word. No API of a provider has
-# models with such names. Other tags, such as `mistral:mine`, cannot be distinguished from a provider's model.
-_TAG = re.compile(r"(latest|instruct|text|v\d+(\.\d+)*|(e?\d+(\.\d+)?|\d+x\d+)[bm])(-[\w.-]+)?", re.IGNORECASE)
-
-
-def split_model(model: str) -> tuple[str, str]:
-    """Split `provider/model` or `provider:model` at the first mark; the model itself may contain either.
-
-    The provider is "" if there is no mark, and if the part after a colon is a tag: `mistral:7b` is the name of a model.
-    """
-    provider, mark, name = min(model.partition("/"), model.partition(":"), key=lambda parts: len(parts[0]))
-    return ("", model) if not mark or (mark == ":" and _TAG.fullmatch(name)) else (provider, name)
 
 
 def surface_codec(codec: Wire, surface: Surface | None) -> Wire:
