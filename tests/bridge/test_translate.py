@@ -181,6 +181,7 @@ def test_empty_tools_and_tool_choice_are_not_sent():
         assert not {"tools", "tool_choice", "toolConfig"} & set(sent)
 
 
+UUID = "5ec2e7aa-0000-4000-8000-000000000000"
 CODING_AGENT = {
     "model": "m",
     "max_tokens": 9,
@@ -189,12 +190,30 @@ CODING_AGENT = {
 }
 
 
-@pytest.mark.parametrize("start", ["", " \n"])
-def test_json_user_id_is_not_sent_to_another_provider(start):
-    body = CODING_AGENT | {"metadata": {"user_id": start + CODING_AGENT["metadata"]["user_id"]}}
+@pytest.mark.parametrize(
+    "user_id",
+    [
+        '{"device_id": "secret"}',
+        ' \n{"device_id": "secret"}',
+        f"user_{'5ec2e7' * 10}_account_{UUID}_session_{UUID}",
+        f"user_{'5ec2e7' * 10}_account__session_{UUID}",
+    ],
+)
+def test_id_of_claude_code_is_not_sent_to_another_provider(user_id):
+    body = CODING_AGENT | {"metadata": {"user_id": user_id}}
     translated = toolwire.translate(body, source="anthropic", target="openai_chat", strict=True)
-    assert "secret" not in str(translated.body)
+    assert "user" not in translated.body
+    assert "safety_identifier" not in translated.body
     assert [(loss.path, loss.severity) for loss in translated.losses] == [("/metadata/user_id", "info")]
+    assert toolwire.translate(body, source="anthropic", target="anthropic").body["metadata"] == body["metadata"]
+
+
+@pytest.mark.parametrize(
+    "user_id", ["ann", "user_1_account_2", "user_account_session", "my user_1_account_2_session_3"]
+)
+def test_id_of_another_client_is_the_user(user_id):
+    body = CODING_AGENT | {"metadata": {"user_id": user_id}}
+    assert toolwire.translate(body, source="anthropic", target="openai_chat").body["user"] == user_id
 
 
 def test_json_user_id_is_kept_between_requests_of_its_provider():

@@ -95,6 +95,10 @@ def test_claude_gets_a_token_its_models_and_their_limits():
         ("/usr/bin/codex", "exec", "hi"),
         ("npx", "-y", "@openai/codex@0.169.0", "exec", "hi"),
         ("npx", "-y", "-p", "@openai/codex", "codex", "exec", "hi"),
+        ("npx", "-w", "web", "@openai/codex", "exec", "hi"),
+        ("pnpx", "-w", "@openai/codex", "exec", "hi"),
+        ("pnpx", "-c", "--package", "@openai/codex", "codex", "exec", "hi"),
+        ("uvx", "-w", "rich", "codex", "exec", "hi"),
     ),
     ids=" ".join,
 )

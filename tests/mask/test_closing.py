@@ -120,12 +120,19 @@ def test_keys_that_look_like_values_are_compared():
         value = {"type": "string", "minLength": length}
         return {"type": "object", "properties": {key: value}, "required": [key], "additionalProperties": False}
 
-    tokenizer, lengths = make_tokenizer(), set()
-    for keys in (("true", "false"), ("false", "true"), ("null", "true"), ("aaaa", "bbbb")):
-        schema = {"anyOf": [holding(keys[0], 1), holding(keys[1], 40)]}
-        path = find_closing(JSONSchemaMask(schema, tokenizer).start().matcher, tokenizer)
-        lengths.add(len(tokenizer.decode(path)) - len(keys[0]))
-    assert len(lengths) == 1
+    tokenizer, ends = make_tokenizer(), {}
+    pairs = [("true", "false"), ("null", "true"), ("aaaa", "bbbb"), ("a 1", "a 2"), ("a, 1", "a, 2"), ("8-1", "8-2")]
+    pairs += [("is true", "is null"), ("x: 1", "x: 2"), ("[1", "[2"), ("a 1 b", "a 2 b"), ('a" 1', 'a" 2')]
+    for short, long in [*pairs, *((second, first) for first, second in pairs)]:
+        schema = {"anyOf": [holding(short, 1), holding(long, 40)]}
+        for begun in ("", '{"', '{"a', '{"a ', '{"8', '{"is '):
+            if all(('{"' + key).startswith(begun) for key in (short, long)):
+                state = JSONSchemaMask(schema, tokenizer).start()
+                assert state.matcher.consume_tokens(tokenizer.engine.tokenize_str(begun))
+                if not begun or not set(short) & set("[,:"):  # otherwise the rest of the key looks like a value
+                    end = tokenizer.decode(find_closing(state.matcher, tokenizer))
+                    ends[short, long, begun] = len(json.loads(begun + end)[short])
+    assert set(ends.values()) == {len("false")}, ends  # the shortest string has one token
 
 
 def test_search_without_comparison_reads_its_text_once(monkeypatch):

@@ -34,13 +34,25 @@ def _is_pinned_image(package: str) -> bool:
 
 # command, test for a pinned version, options followed by the package, options followed by another value
 _Launcher = tuple[tuple[str, ...], Callable[[str], bool], tuple[str, ...], tuple[str, ...]]
+_UV_OPTIONS = (
+    "-p",
+    "--python",
+    "-w",
+    "--with",
+    "--with-requirements",
+    "--index",
+    "-i",
+    "--index-url",
+    "--default-index",
+)
 _LAUNCHERS: tuple[_Launcher, ...] = (
-    (("npx",), _is_pinned_npm, ("-p", "--package"), ("-c", "--call", "--registry")),
+    (("npx",), _is_pinned_npm, ("-p", "--package"), ("-c", "--call", "--registry", "-w", "--workspace")),
     (("bunx",), _is_pinned_npm, ("-p", "--package"), ()),
-    (("pnpm", "dlx"), _is_pinned_npm, ("--package",), ()),
+    (("pnpm", "dlx"), _is_pinned_npm, ("--package",), ("-C", "--dir")),
+    (("pnpx",), _is_pinned_npm, ("--package",), ("-C", "--dir")),
     (("yarn", "dlx"), _is_pinned_npm, ("-p", "--package"), ()),
-    (("uvx",), _is_pinned_python, ("--from",), ("-p", "--python", "--with", "--index", "--index-url")),
-    (("uv", "tool", "run"), _is_pinned_python, ("--from",), ("-p", "--python", "--with", "--index", "--index-url")),
+    (("uvx",), _is_pinned_python, ("--from",), _UV_OPTIONS),
+    (("uv", "tool", "run"), _is_pinned_python, ("--from",), _UV_OPTIONS),
     (("pipx", "run"), _is_pinned_python, ("--spec",), ("--python", "--pip-args")),
 )
 _DOCKER_FLAGS = frozenset("--rm -i --interactive -t --tty -it -ti --init -d --detach --privileged --read-only".split())

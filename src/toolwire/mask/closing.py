@@ -29,13 +29,20 @@ _MAX_OTHERS = 200  # allowed tokens that are looked at; inside a text nearly the
 _MAX_FILLER, _MANY_FILLERS = 16, 2_000
 _MAX_CHECKED = 16  # choices near the limit that are checked by a search
 _QUOTE = 0x22  # the byte of "
-# Complete values without inner structure. Keys are followed by a colon; a string at the end may be a key. Without the
-# conditions on the letter before, the text between a key and its value would be a string, and digits of a key a number.
+# Scalars, and as group 1 the end of a string that is not one: a key, which a colon follows, or a string at the end, which
+# may become a key. A string begins after a bracket, a comma, a colon or a space; without this condition, the text between
+# a key and its value would be a string. The text may begin in a key, so other scalars need a separator before them.
 _SCALARS = re.compile(
-    rb'"(?<![^\[{,:\s]")(?!:)(?:[^"\\]|\\.)*+"(?!:|\Z)|[0-9](?<![^\[{,:\s-].)[0-9.eE+-]*+|(?<![^\[{,:\s])(?:true|false|null)',
+    rb'"(?<![^\[{,:\s]")(?:[^"\\]|\\.)*+(?:"(?!:|\Z)|("?|\\))'
+    rb"|(?:(?<=[\[,:])|(?<=[,:]\s)|(?<=[\[,:\s]-))[0-9][0-9.eE+-]*+|(?:(?<=[\[,:])|(?<=[,:]\s))(?:true|false|null)",
     re.DOTALL,
 )
 _PIECES = re.compile(rb'"(?:[^"\\]|\\.)*+("|\\?\Z)|[^"]++', re.DOTALL)  # strings, maybe open, and the text between them
+
+
+def _outline(text: bytes | bytearray) -> bytes:
+    """Replace the scalars of a text by 0, and keep its structure and its keys."""
+    return _SCALARS.sub(lambda found: b"0" if found[1] is None else found[0], text)
 
 
 class ClosingPlan:
@@ -184,7 +191,7 @@ class ClosingSearch:
                 return path
             for tokens in self._continuations(state, text):
                 longer = text + self._tokenizer.engine.decode_bytes(tokens)
-                key = _SCALARS.sub(b"0", longer)
+                key = _outline(longer)
                 if key in seen:
                     continue
                 following = state.deep_copy()
@@ -201,20 +208,20 @@ class ClosingSearch:
         Each step takes the first continuation that changes the structure, not only the length of a value. Only the last
         value of the text can still grow, so a step costs no more after a long text.
         """
-        state, path, text, last = matcher.deep_copy(), list[int](), bytearray(), b""
+        state, path, text, last = matcher.deep_copy(), list[int](), bytearray(), b":"
         for _ in range(_MAX_STEPS):
             if state.is_accepting():
                 return path
             options = self._continuations(state, text)
             added = [self._tokenizer.engine.decode_bytes(tokens) for tokens in options]
-            outlines = [_SCALARS.sub(b"0", last + more) for more in added]
+            outlines = [_outline(last + more) for more in added]
             chosen = next((number for number, outline in enumerate(outlines) if outline != last), 0)
             if not options or not state.consume_tokens(options[chosen]):
                 return None
             path += options[chosen]
             text += added[chosen]
             for piece in _PIECES.finditer(outlines[chosen]):  # only the last letter or string depends on more text
-                last = piece[0][-1:] if piece[1] is None else b'"' + piece[1]
+                last = b":" + piece[0][-1:] if piece[1] is None else b'"' + piece[1]
         return None
 
     def _continuations(self, state: Any, written: bytes | bytearray) -> list[list[int]]:
@@ -237,9 +244,13 @@ class ClosingSearch:
         return quotes + brackets or _first_allowed(row, table.digits, 1) + self._others(row)
 
     def _others(self, row: NDArray[np.uint32]) -> list[list[int]]:
-        """Return the longest allowed tokens of keys and constants, required properties first."""
-        texts = {self._tokenizer.token_bytes[token]: int(token) for token in _tokens_of(row)[:_MAX_OTHERS]}
-        texts = {text: token for text, token in texts.items() if text and not text.isdigit()}
+        """Return the longest allowed tokens of keys and constants, required properties first.
+
+        Digits are of a number, unless few tokens are allowed: then they may distinguish keys.
+        """
+        tokens = _tokens_of(row)[:_MAX_OTHERS]
+        texts = {self._tokenizer.token_bytes[token]: int(token) for token in tokens}
+        texts = {text: token for text, token in texts.items() if text and (len(tokens) <= _FEW or not text.isdigit())}
         ordered = sorted(texts)  # a text that begins another one directly precedes such a text
         longest = [text for text, following in pairwise([*ordered, b""]) if not following.startswith(text)]
         names = self._preferred

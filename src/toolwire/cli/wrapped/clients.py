@@ -74,10 +74,17 @@ _REMOVED = (
 )
 _GOOGLE_KEYS = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
 _GEMINI_SETTINGS = "settings.json"
-_RUNNERS = frozenset({"bunx", "npx", "pnpx", "uvx"})  # `npx @openai/codex exec …` runs a client, too
-_WITH_VALUE = frozenset(  # options of a runner
-    {"-p", "--package", "--from", "-w", "--with", "--with-requirements", "--python", "--index-url", "--registry"}
-)
+# Options with a value of the commands that run a client, as in `npx @openai/codex exec …`. `-w` is `--with` of uvx, the
+# name of a workspace for npx, and a flag of pnpx.
+_RUNNERS = {
+    "bunx": frozenset({"-p", "--package"}),
+    "npx": frozenset("-p --package -w --workspace -c --call --registry --prefix --cache --userconfig".split()),
+    "pnpx": frozenset("--package --allow-build -C --dir --registry".split()),
+    "uvx": frozenset(
+        "--from -w --with --with-editable --with-requirements -p --python -i --index-url --index --default-index "
+        "--extra-index-url -f --find-links -c --constraints --env-file".split()
+    ),
+}
 
 
 def child_command(
@@ -105,9 +112,9 @@ def install_hint(command: Sequence[str]) -> str:
 def _find_client(command: Sequence[str]) -> tuple[int, _Client] | None:
     """Return the position of a known client's name in the command, and the client; None if there is none."""
     position, name = 0, Path(command[0]).name
-    if name in _RUNNERS:
+    if (with_value := _RUNNERS.get(name)) is not None:
         words = enumerate(pairwise(command), 1)
-        position = next((at for at, (option, word) in words if option not in _WITH_VALUE and word[:1] != "-"), 0)
+        position = next((at for at, (option, word) in words if option not in with_value and word[:1] != "-"), 0)
         package = command[position]
         name = package[:1] + package[1:].partition("@")[0]  # without the version
         name = next((key for key, client in _CLIENTS.items() if client.package == name), name)

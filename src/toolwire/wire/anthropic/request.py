@@ -6,6 +6,7 @@ parameters, citations in user messages and documents in assistant messages, so t
 
 from __future__ import annotations
 
+import re
 from itertools import chain
 from operator import methodcaller
 from typing import Any, Literal
@@ -122,15 +123,22 @@ def _make_message(role: Role, raw: Object, field: str = "content") -> Message:
     return Message(role, tuple(parts), extra)
 
 
+# Claude Code's `user_id` names the device, account and session: a JSON document since 2.1.78, before that a text
+# (ding113/claude-code-hub#939, coder/aibridge#241).
+_is_claude_code_id = re.compile(
+    r"\s*\{.*|user_[0-9a-z]+_account_[0-9a-z-]*_session_[0-9a-z-]+", re.IGNORECASE | re.DOTALL
+).fullmatch
+
+
 def _read_user(body: Object, params: dict[str, Any], extra: Extra) -> None:
     """Read `metadata`: `user_id` is the parameter `user`, and the other fields go into `extra`.
 
-    Claude Code's `user_id` is a JSON document (device, account, session) for Anthropic alone, so it is not `user`.
+    Claude Code's `user_id` is for Anthropic alone, so it is not `user`.
     """
     if not (metadata := body.get("metadata")):
         return
     user = read_optional_string(require_object(metadata, "metadata"), "user_id")
-    is_id = user is not None and not user.lstrip().startswith("{")
+    is_id = user is not None and _is_claude_code_id(user) is None
     if is_id:
         params["user"] = user
     read_extra(metadata, ("user_id",) if is_id or not user else (), f"{NAME}/metadata", extra)

@@ -50,8 +50,8 @@ def normalise_model(model: str) -> str:
     return _CLAUDE_VERSION.sub("-", name) if name.startswith("claude") else name
 
 
-# The end of a name such as `mistral:7b` in Ollama's notation: a size, a version, or a usual word. No API of a provider has
-# models with such names. Other tags, such as `mistral:mine`, cannot be distinguished from a provider's model.
+# The end of a name such as `mistral:7b` in Ollama's notation. No provider's API has a model with such a name. Other tags,
+# such as `mistral:mine`, cannot be distinguished from a provider's model.
 _TAG = re.compile(r"(latest|instruct|text|v\d+(\.\d+)*|(e?\d+(\.\d+)?|\d+x\d+)[bm])(-[\w.-]+)?", re.IGNORECASE)
 
 
