@@ -34,17 +34,7 @@ def _is_pinned_image(package: str) -> bool:
 
 # command, test for a pinned version, options followed by the package, options followed by another value
 _Launcher = tuple[tuple[str, ...], Callable[[str], bool], tuple[str, ...], tuple[str, ...]]
-_UV_OPTIONS = (
-    "-p",
-    "--python",
-    "-w",
-    "--with",
-    "--with-requirements",
-    "--index",
-    "-i",
-    "--index-url",
-    "--default-index",
-)
+_UV_OPTIONS = tuple("-p --python -w --with --with-requirements --index -i --index-url --default-index".split())
 _LAUNCHERS: tuple[_Launcher, ...] = (
     (("npx",), _is_pinned_npm, ("-p", "--package"), ("-c", "--call", "--registry", "-w", "--workspace")),
     (("bunx",), _is_pinned_npm, ("-p", "--package"), ()),
