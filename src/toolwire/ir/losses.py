@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, TypeAlias
 
-from .errors import EncodeError
+from .errors import ConfigError, EncodeError
 from .notebook import repr_html
 from .value import Value
 
@@ -70,6 +70,15 @@ class Losses:
 
     def __len__(self) -> int:
         return len(self._seen)
+
+
+def check_losses(losses: object) -> None:
+    """Raise ConfigError for a caller's `losses` that are neither None nor `Losses`, such as a list."""
+    if losses is not None and not isinstance(losses, Losses):
+        raise ConfigError(
+            f"losses cannot be collected in a value of type {type(losses).__name__}",
+            hint="pass losses=toolwire.ir.Losses(), and iterate over it afterwards",
+        )
 
 
 class LossError(EncodeError):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 from msgspec.structs import replace
 
-from .errors import ToolwireError
+from .errors import ConfigError, ToolwireError
 from .notebook import html_table, table_of
 from .parts import Extra, Part, Text, ToolCall
 from .value import Value
@@ -101,8 +101,14 @@ class Breach(Value, frozen=True):
         return f"limit {self.limit}{tool_text}: {self.hint}"
 
 
+_FAULT_KINDS = frozenset(get_args(FaultKind))
+
+
 class Fault(Value, frozen=True):
-    """A provider's error as a value: its kind, message and status, and the delay before a retry."""
+    """A provider's error as a value: its kind, message and status, and the delay before a retry.
+
+    Raises ConfigError for an unknown kind, for which no wire has a status.
+    """
 
     kind: FaultKind
     message: str
@@ -114,6 +120,12 @@ class Fault(Value, frozen=True):
     request_id: str | None = None
     extra: Extra = {}
     breach: Breach | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in _FAULT_KINDS:
+            raise ConfigError(
+                f"unknown kind of fault {self.kind!r}", hint=f"use one of {', '.join(sorted(_FAULT_KINDS))}"
+            )
 
 
 class UpstreamError(ToolwireError):

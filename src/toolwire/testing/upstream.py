@@ -7,23 +7,26 @@
 
 A script is a list of answers, one for each request: a Response or a Fault, encoded for the wire of the request, whole
 or streaming in small pieces; `RawReply` for arbitrary bytes; `Recorded` for the bytes of a recording; `PartialReply` for a
-truncated answer; or a function of the request that returns one of these. After the script, every answer is a fault.
+truncated answer; or a function of the request that returns one of these. After the script, every answer is a fault, as
+are the answers to an invalid request and to a request whose function raised an exception.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from ssl import SSLContext
 from typing import Literal, Self, TypeAlias
 
 from msgspec.structs import replace
 
+from ..ir.errors import ConfigError, ProtocolError
 from ..ir.events import CallDelta, Event, ReasoningDelta, TextDelta
 from ..ir.folding import unfold
 from ..ir.request import Request
-from ..ir.response import Fault, Response
+from ..ir.response import Fault, Response, fault_from
 from ..ir.text import to_bytes
 from ..ir.value import Value
 from ..stream.strict import parse_object
@@ -31,6 +34,7 @@ from ..wire import get, names
 from ..wire.models import vendors
 from ..wire.protocol import Wire
 
+_log = logging.getLogger("toolwire.testing")
 _HEAD_END = b"\r\n\r\n"
 _MODEL = "any-model"
 _STREAM = {"content-type": "text/event-stream"}
@@ -109,6 +113,7 @@ class Upstream:
         delay: float = 0.0,
         answers_probes: bool | None = None,
     ) -> None:
+        _check_script(script)
         self.script = list(script)
         self.requests: list[ReceivedRequest] = []  # all requests, in order of arrival
         self.connections = 0
@@ -204,32 +209,47 @@ class Upstream:
         if is_probe or path in _REPORTS:
             await self._send(_HttpReply(404, _JSON, b'{"error":"not found"}'), None, writer)
             return True
-        received = self._parse_request(path, headers, body)
+        line: ScriptedReply | None = None
+        try:
+            received = self._parse_request(path, headers, body)
+        except ProtocolError as error:
+            received, line = ReceivedRequest(path, headers, body), fault_from(error)
         async with self._changed_event:
             self.requests.append(received)
             self._changed_event.notify_all()
-        line = (
-            self.script.pop(0)
-            if self.script
-            else Fault("server", "the script has no more answers", 500, retryable=False)
-        )
+        if line is None:
+            exhausted = Fault("server", "the script has no more answers", 500, retryable=False)
+            line = self.script.pop(0) if self.script else exhausted
         if self.delay:
             await asyncio.sleep(self.delay)
-        while callable(line):
-            line = line(received.request or Request())
+        line, answer = self._resolve_line(line, received)
         if isinstance(line, Recorded):
             await _send_recorded(line, writer)
             return True
+        assert answer is not None
         if not isinstance(line, PartialReply):
-            await self._send(self._make_answer(line, received), None, writer)
+            await self._send(answer, None, writer)
             return True
         if line.size is not None:
-            await self._send(self._make_answer(line.answer, received), line.size, writer)
+            await self._send(answer, line.size, writer)
         if line.then == "stall":
             await asyncio.Event().wait()
         if line.then == "reset":
             writer.transport.abort()
         return False
+
+    def _resolve_line(
+        self, line: ScriptedReply, received: ReceivedRequest
+    ) -> tuple[Response | Fault | RawReply | Recorded | PartialReply, _HttpReply | None]:
+        """Call the function of a line, and encode its answer, or a fault if either fails. A recording needs no encoding."""
+        try:
+            while callable(line):
+                line = line(received.request or Request())
+            return line, None if isinstance(line, Recorded) else self._make_answer(line, received)
+        except Exception as error:  # noqa: BLE001  # a function may raise anything; the client reports it
+            _log.warning("the script of the upstream failed", exc_info=error)
+            fault = Fault("server", f"the script failed: {type(error).__name__}: {error}", 500, retryable=False)
+            return fault, self._make_answer(fault, received)
 
     def _parse_request(self, path: str, headers: dict[str, str], body: bytes) -> ReceivedRequest:
         """Return the request, decoded on the wire of its path. A path without a wire is only recorded.
@@ -246,8 +266,10 @@ class Upstream:
                 return ReceivedRequest(path, headers, body, name, request, streaming)
         return ReceivedRequest(path, headers, body)
 
-    def _make_answer(self, line: Response | Fault | RawReply, received: ReceivedRequest) -> _HttpReply:
+    def _make_answer(self, line: Response | Fault | RawReply | PartialReply, received: ReceivedRequest) -> _HttpReply:
         """Encode a scripted answer for the wire of the request, as a stream if the request asked for one."""
+        if isinstance(line, PartialReply):
+            return self._make_answer(line.answer, received)
         if isinstance(line, RawReply):
             headers = line.headers or (_STREAM if line.streamed else _JSON)
             return _HttpReply(line.status, headers, line.body, line.streamed)
@@ -289,6 +311,13 @@ class Upstream:
         if answer.streamed and size is None:
             writer.write(b"0\r\n\r\n")
         await writer.drain()
+
+
+def _check_script(script: Iterable[object]) -> None:
+    for number, line in enumerate(script):
+        if not isinstance(line, (Response, Fault, RawReply, Recorded, PartialReply)) and not callable(line):
+            hint = "use a Response, a Fault, a RawReply, a Recorded, a PartialReply, or a function of the request"
+            raise ConfigError(f"line {number} of the script is a {type(line).__name__}", hint=hint)
 
 
 async def _send_recorded(line: Recorded, writer: asyncio.StreamWriter) -> None:

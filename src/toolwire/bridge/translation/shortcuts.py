@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ...ir.errors import EncodeError, ProtocolError
 from ...ir.folding import fold
-from ...ir.losses import Losses
+from ...ir.losses import Losses, check_losses
 from ...ir.parts import ToolCall, ToolResult
 from ...ir.pointer import JSON, Object, join
 from ...ir.request import Request
@@ -91,6 +91,7 @@ def list_tools(body: JSON | bytes | str, wire: str, *, losses: Losses | None = N
 
     An unreadable MCP declaration raises an error; with `losses`, it is skipped and reported there.
     """
+    check_losses(losses)
     document = parse(body) if isinstance(body, (bytes, str)) else body
     if wire != mcp.NAME:
         return get(wire).list_tools(document)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Generic
 
 from ...ir.errors import ConfigError, ToolwireError
+from ...ir.losses import Loss
 from ...ir.notebook import html_table
 from ...ir.parts import ToolCall, ToolResult
 from ...ir.request import Message
@@ -40,7 +41,9 @@ class Answer(Value, Generic[Output], frozen=True):
     `text`: the text of the last response. `messages`: the whole conversation, `new_messages`: those of this run; pass
     either to `run(history=…)` to continue. `usage` and `cost` are sums over all model requests of the run. `reason`: why
     there is no answer; empty if there is one. `output_tool`: the name of the final-answer tool, if the run had one; its
-    calls are part of the messages, but not of `calls` and `results`. `compacted`: the form of the first messages that
+    calls are part of the messages, but not of `calls` and `results`. `losses`: the parts of this run's requests and responses
+    that a provider or a model could not receive as intended, since the run was started or loaded, with those of subagents
+    and of an auxiliary model; pointers are canonical, such as `/params/seed`. `compacted`: the form of the first messages that
     was sent to the model.
     `auxiliary_usage`: the part of `usage` that an auxiliary model used. `tainted`: the conversation contains untrusted
     tool output; a run that continues it is tainted, too. `offered`: the names of the offered tools, in their order; a
@@ -65,6 +68,7 @@ class Answer(Value, Generic[Output], frozen=True):
     run_state: RunState | None = None
     tainted: bool = False
     offered: tuple[str, ...] = ()
+    losses: tuple[Loss, ...] = ()
 
     @property
     def finished(self) -> bool:

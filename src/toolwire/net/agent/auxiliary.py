@@ -36,6 +36,7 @@ from ...run.values.results import NOTES_KEY, annotate, result_code, result_note
 from ...run.values.waiting import waiting_call
 from ..model.interface import Model, check_request, model_operation
 from ..tools.runner import Runner
+from .model_requests import collect_losses
 
 _log = getLogger("toolwire.net")
 
@@ -230,7 +231,7 @@ class AuxiliaryWork:
             model, run_id = self._auxiliary.model, session.state.run_id
             check_request(model)
             operation = model_operation(model, request, run_id, purpose="auxiliary")
-            with Observation(self._observers, operation) as observation:
+            with collect_losses(session), Observation(self._observers, operation) as observation:
                 async with asyncio.timeout(session.remaining_seconds):
                     response = await model.ask(request)
                 observation.outcome = OperationOutcome(response, cost=session.price(response))

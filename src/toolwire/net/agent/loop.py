@@ -420,6 +420,7 @@ class AgentLoop:
             run_state=self.session.stored_state() if pending else None,
             tainted=state.tainted,
             offered=self.session.offered_names if self.agent is self._origin else (),
+            losses=tuple(self.session.losses),
         )
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Sequence
+from contextlib import aclosing, contextmanager
 from contextvars import Context, copy_context
 from typing import Any, Protocol, TypeVar
 
@@ -18,9 +18,10 @@ from msgspec.structs import replace
 from ...bridge.fitting.schemas import OutputSupport
 from ...ir.events import Event
 from ...ir.folding import Folder
+from ...ir.losses import Losses
 from ...ir.request import OutputFormat, Request
 from ...ir.response import Response
-from ...run.calls.observe import Observation, Observer, OperationOutcome, active_observers
+from ...run.calls.observe import Observation, Observer, OperationOutcome, active_observers, run_losses
 from ...run.session.loop import Session
 from ...run.session.output import OutputPlan, PlanMode, StructuredOutput
 from ..model.interface import Model, check_request, model_operation
@@ -119,6 +120,26 @@ class ObservedModel(Protocol):
     def model(self) -> Model: ...
 
 
+@contextmanager
+def collect_losses(session: Session) -> Iterator[None]:
+    """Collect the losses of a model request in the session, for the answer of its run."""
+    losses, outer_losses = Losses(), run_losses.get()
+    run_losses.set(losses)
+    try:
+        yield
+    finally:
+        run_losses.set(outer_losses)
+        _add_losses(session, losses)
+
+
+def _add_losses(session: Session, losses: Losses) -> None:
+    """Add the losses of a request to its run, and to the runs around it."""
+    run: Session | None = session
+    while run is not None:
+        run.losses.extend(losses)
+        run = run.parent
+
+
 async def ask_model(agent: ObservedModel, session: Session, request: Request) -> Response:
     """Send a request and return the response; observers get both and the cost. The caller limits the time.
 
@@ -126,12 +147,14 @@ async def ask_model(agent: ObservedModel, session: Session, request: Request) ->
     """
     model = agent.model
     check_request(model)
-    if not active_observers(agent.observers):
-        return await model.ask(request)
-    with Observation(agent.observers, model_operation(model, request, session.state.run_id)) as observation:
-        response = await model.ask(request)
-        observation.outcome = OperationOutcome(response, cost=session.price(response))
-    return response
+    with collect_losses(session):
+        if not active_observers(agent.observers):
+            return await model.ask(request)
+        operation = model_operation(model, request, session.state.run_id)
+        with Observation(agent.observers, operation) as observation:
+            response = await model.ask(request)
+            observation.outcome = OperationOutcome(response, cost=session.price(response))
+        return response
 
 
 def stream_model(
@@ -154,7 +177,7 @@ async def _observe_events(
     """Yield the events in an observation of the request. Its outcome has the response in `folder`, and its cost."""
     started_at, first_event_seconds = time.perf_counter(), None
     operation = model_operation(agent.model, request, session.state.run_id, stream=True)
-    with Observation(agent.observers, operation) as observation:
+    with collect_losses(session), Observation(agent.observers, operation) as observation:
         async with aclosing(events):
             async for event in events:
                 if first_event_seconds is None:
@@ -169,20 +192,42 @@ async def _observe_events(
 
 
 async def _limit_events(stream: AsyncGenerator[Event, None], session: Session) -> AsyncGenerator[Event, None]:
-    """Yield the events that arrive while the run has time left. Then the session gives up, and the stream ends."""
-    async with aclosing(stream) as events:
-        while True:
-            try:
-                async with asyncio.timeout(session.remaining_seconds) as limit:
-                    event = await anext(events)
-            except StopAsyncIteration:
-                return
-            except TimeoutError:
-                if not limit.expired():
-                    raise  # a timeout of the model, not of the run
-                session.give_up_on_time_limit()
-                return
-            yield event
-            if session.remaining_seconds == 0.0:
-                session.give_up_on_time_limit()
-                return
+    """Yield the events that arrive while the run has time left. Then the session gives up, and the stream ends.
+
+    Losses are collected in the session.
+    """
+    losses, is_begun = Losses(), False
+    try:
+        async with aclosing(stream) as events:
+            while True:
+                try:
+                    async with asyncio.timeout(session.remaining_seconds) as limit:
+                        event = await (anext(events) if is_begun else _first_event(events, losses))
+                    is_begun = True
+                except StopAsyncIteration:
+                    return
+                except TimeoutError:
+                    if not limit.expired():
+                        raise  # a timeout of the model, not of the run
+                    session.give_up_on_time_limit()
+                    return
+                yield event
+                if session.remaining_seconds == 0.0:
+                    session.give_up_on_time_limit()
+                    return
+    finally:
+        _add_losses(session, losses)
+
+
+async def _first_event(events: AsyncGenerator[Event, None], losses: Losses) -> Event:
+    """Return the first event. A model client collects the losses of the whole stream in `losses`.
+
+    It reads the context variable before the first event. The variable is not set for longer, because a generator runs in the
+    context of its consumer.
+    """
+    outer_losses = run_losses.get()
+    run_losses.set(losses)
+    try:
+        return await anext(events)
+    finally:
+        run_losses.set(outer_losses)

@@ -30,11 +30,11 @@ from ...bridge.fitting.cache_marks import mark_stable_prefix
 from ...bridge.fitting.schemas import OutputSupport, output_support
 from ...ir.errors import ProtocolError, TruncatedStream
 from ...ir.events import Event, ResponseEnd, StreamFault
-from ...ir.losses import Losses, require_lossless
+from ...ir.losses import Losses, check_losses, require_lossless
 from ...ir.request import Request
 from ...ir.response import Fault, Response, UpstreamError, add_usage
 from ...ir.terminal import neutralise_line
-from ...run.calls.observe import observed_losses
+from ...run.calls.observe import observed_losses, run_losses
 from ...run.session.auxiliary import mark_repaired, mark_repaired_event
 from ...stream.strict import LIMIT
 from ...text.engine.format import Format
@@ -317,11 +317,14 @@ class ModelClient:
     ) -> EndpointRequest:
         """Return the request for the endpoint. Losses are logged if neither the caller nor an observer collects them.
 
-        Raise LossError if the client is `strict` and there are losses.
+        Raise LossError if the client is `strict` and there are losses, and ConfigError if `losses` has the wrong type.
         """
         check_request(self)
+        check_losses(losses)
         losses = observed_losses.get() if losses is None else losses
-        collected_losses = Losses() if losses is None else losses
+        collected_losses = run_losses.get() if losses is None else losses
+        if collected_losses is None:
+            collected_losses = Losses()
         if self._marks_prefix:
             request = mark_stable_prefix(request, self._endpoint.wire, self._model_capabilities)
         endpoint_request = EndpointRequest(

@@ -155,6 +155,10 @@ observed_losses: ContextVar[Losses | None] = ContextVar("toolwire_losses", defau
 """Collects the losses of the current model request; None if it is not observed. A model client adds to it."""
 
 
+run_losses: ContextVar[Losses | None] = ContextVar("toolwire_run_losses", default=None)
+"""Collects the losses of the current model request for the answer of its run. A model client logs these as well."""
+
+
 class Observation:
     """An operation in progress, as a context manager. Set `outcome` before the end; an exception is an outcome, too.
 
@@ -197,6 +201,8 @@ class Observation:
         if self._losses is not None:
             outcome = replace(outcome, losses=tuple(self._losses))
             observed_losses.set(self._outer_losses)
+            if (collected_losses := run_losses.get()) is not None:
+                collected_losses.extend(self._losses)
         if self._observers and isinstance(self._operation, AgentOperation):
             _run_observers.set(self._outer)
         for end in reversed(self._ends):

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec.structs import replace
 
 from ...ir.errors import ConfigError
+from ...ir.losses import Losses
 from ...ir.parts import ToolCall, ToolResult
 from ...ir.pointer import Object
 from ...ir.prompt_size import MessageSizes
@@ -29,7 +30,7 @@ from ...ir.request import Message, Request
 from ...ir.response import Response, Usage, add_usage
 from ...ir.tools import SEARCH_TOOLS, Effect, Tool
 from ..tools.offer import OfferState, ToolFinder, ToolOffer, strip_function
-from ..values.results import has_untrusted_output, is_untrusted, mark_untrusted, result_note
+from ..values.results import has_untrusted_output, is_untrusted, mark_untrusted, text_of_edited
 from ..values.waiting import Turn, WaitingCall
 from .compaction import CompactedPrefix, Compaction, CompactionPlan, plan_compaction
 from .events import EventKind, RunStep
@@ -130,9 +131,10 @@ class Session:
         self._sizes = MessageSizes()
         self._needs_tools = bool(state.offered)  # they are known by reference only
         self.tool_search: ToolFinder | None = None  # set by an agent whose model can search for tools
-        self._parent: Session | None = None
+        self.parent: Session | None = None
         self._call: StartingCall | None = None  # the tool call that this run belongs to
         self.steps: list[RunStep] | None = None  # recorded if the run is stored
+        self.losses = Losses()  # of the model requests since the run was started or loaded
         self._used_by_others: deque[tuple[Usage | None, float]] = deque()  # appended by other threads
         if has_untrusted_output(state.request.messages, self._untrusted):
             self._taint()
@@ -215,7 +217,7 @@ class Session:
 
         If the other run is tainted, this one is. If this one is tainted, the result of the call is untrusted.
         """
-        self._parent, self._call = call.session, call
+        self.parent, self._call = call.session, call
         if call.tainted or self.state.tainted:
             self._taint()
 
@@ -233,8 +235,8 @@ class Session:
 
     def add_usage(self, usage: Usage | None, cost: float = 0.0) -> None:
         """Count tokens and cost of other requests in this run: by a subagent or an auxiliary model."""
-        if self._parent is not None:
-            self._parent.add_usage(usage, cost)
+        if self.parent is not None:
+            self.parent.add_usage(usage, cost)
         # Reports are merged: a subagent checks the budgets of all its parents, which must not cost more with every report.
         # `pop` and `append` are atomic, so no report is lost between threads, and there are at most as many as threads.
         with suppress(IndexError):
@@ -343,7 +345,7 @@ class Session:
         seconds, state = self.budget.seconds, self.state
         now = state.waiting_since if state.phase == "wait" else self._now()
         own = None if seconds is None else max(0.0, seconds - (now - state.started))
-        shared = None if self._parent is None else self._parent.remaining_seconds
+        shared = None if self.parent is None else self.parent.remaining_seconds
         return min((limit for limit in (own, shared) if limit is not None), default=None)
 
     def give_up_on_time_limit(self) -> None:
@@ -359,8 +361,8 @@ class Session:
         parts = self.call_ids().rename_calls(response.parts)
         response = response if parts is response.parts else replace(response, parts=parts)
         cost = self.price(response) or 0.0
-        if self._parent is not None:
-            self._parent.add_usage(response.usage, cost)
+        if self.parent is not None:
+            self.parent.add_usage(response.usage, cost)
         calls = response.calls if self.output is None else self.output.pending_calls(response)
         request = replace(state.request, messages=(*state.request.messages, Message("assistant", response.parts)))
         if request.choice is not None and request.choice.mode in ("required", "tool"):
@@ -545,7 +547,7 @@ class Session:
 
         Untrusted results are marked, and taint the run.
         """
-        results = tuple(_text_of_edited(result) for result in turn.results if result is not None)  # all have run
+        results = tuple(text_of_edited(result) for result in turn.results if result is not None)  # all have run
         results = mark_untrusted(turn.calls, results, self._untrusted)
         failures = state.failures + 1 if all(result.is_error for result in results) else 0
         is_tainted = any(map(is_untrusted, results))
@@ -591,10 +593,5 @@ class Session:
             usage, cost = add_usage(usage, other_usage), cost + other_cost
         if own := self.budget.exhausted_amount(self._now() - state.started, usage, cost):
             return own
-        shared = "" if self._parent is None else self._parent._exhausted_amount()
+        shared = "" if self.parent is None else self.parent._exhausted_amount()
         return f"{shared} by the run that started this one" if shared else ""
-
-
-def _text_of_edited(result: ToolResult) -> ToolResult:
-    """Return an edited result as text only: where a wire sends the structured value, the note about it is lost."""
-    return result if result_note(result, "edited") is None else replace(result, structured=None)

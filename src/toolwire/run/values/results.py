@@ -326,3 +326,8 @@ def has_untrusted_output(messages: Iterable[Message], untrusted: Collection[str]
                 if is_untrusted(part) or part.name in untrusted or part.call_id in call_ids:
                     return True
     return False
+
+
+def text_of_edited(result: ToolResult) -> ToolResult:
+    """Return an edited result as text only: where a wire sends the structured value, the note about it is lost."""
+    return result if result_note(result, "edited") is None else msgspec.structs.replace(result, structured=None)
