@@ -7,14 +7,16 @@ import pytest
 
 from places import TESTS
 from tables import every_case
-from toolwire.bridge.comparison import compare, text_formats
-from toolwire.bridge.comparison.documents import MAX_ELEMENTS
+from toolwire.bridge.comparison import compare, documents, reading, sources, text_formats
+from toolwire.bridge.comparison import streams as stream_elements
+from toolwire.bridge.comparison.reading import MAX_ELEMENTS
 from toolwire.ir.errors import ConfigError, ProtocolError
+from toolwire.ir.events import TextDelta
 from toolwire.ir.folding import unfold
-from toolwire.ir.parts import Text, ToolResult
+from toolwire.ir.parts import Reasoning, Text, ToolCall, ToolResult
 from toolwire.ir.pointer import resolve
 from toolwire.ir.request import Message, Request
-from toolwire.ir.response import Response, Stop
+from toolwire.ir.response import Fault, Response, Stop
 from toolwire.ir.tools import Tool
 from toolwire.stream.positions import CodeUnits, StringOffsets, find_places
 from toolwire.text import names as format_names
@@ -125,6 +127,9 @@ def test_linked_elements_have_equal_values_at_both_ends(wire, vector):
                 continue
             begin = source[place.id]
             here = value_of(shown(comparison.source, begin), kind, in_string=is_inside_string(comparison.source, begin))
+            if place.pointer is None:  # part of a string
+                assert json.loads(f'"{shown(output, place)}"') == here, (output.name, place)
+                continue
             there = value_of(shown(output, place), kind, in_string=is_inside_string(output, place))
             if kind in ("parameters", "parameter"):
                 assert type(here) is type(there)  # equal as standard JSON Schema; Gemini has its own notation
@@ -219,8 +224,11 @@ def test_equal_texts_of_which_one_is_lost_have_no_link():
     fewer = json.loads(as_text(body))
     fewer["messages"].append({"role": "user", "content": [{"type": "text", "text": "same"}] * 2})
     (joined,) = compare(as_text(fewer), source="openai_chat", targets=["ollama"]).outputs
-    texts = [place.id for place in joined.places if place.id.startswith("x")]
-    assert texts == ["x1", "x3"]  # the assistant's; one of the user's texts is joined of two
+    texts = {place.id: place for place in joined.places if place.id.startswith("x")}
+    assert [name for name, place in texts.items() if place.pointer is not None] == ["x1", "x3"]  # the assistant's
+    # one of the user's texts is joined of two, which are found by tracing them
+    whole = joined.text.index(r'"same\n\nsame"')
+    assert texts["x4"].ranges[0][0] == whole + 1 and texts["x4"].ranges[0][1] <= texts["x5"].ranges[0][0]
 
 
 @pytest.mark.one_in(5)
@@ -320,16 +328,90 @@ def test_strict_mode_makes_an_error_with_the_position_of_the_loss():
     assert ollama.losses
 
 
-def test_error_and_stream_have_translations_without_elements():
-    error = compare('{"type": "error", "error": {"type": "overloaded_error", "message": "busy"}}')
-    assert error.kind == "error" and all("busy" in output.text for output in error.outputs)
+def test_joined_and_extended_texts_are_linked_to_every_text_they_came_from():
+    system = [{"type": "text", "text": "Be brief."}, {"type": "text", "text": 'Say "hello".'}]
+    result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "22 C", "is_error": True}
+    body = {**REQUEST, "system": system, "messages": [*REQUEST["messages"][:2], {"role": "user", "content": [result]}]}
+    comparison = compare(as_text(body))
+    texts = {element: [shown(comparison.source, place)] for element, place in by_id(comparison.source).items()}
+    names = [name for name, element in comparison.elements.items() if element.kind == "text"]
+    for output in comparison.outputs:
+        found = by_id(output)
+        assert {name for name in names if name in found} == set(names), output.name
+        for name in names:
+            assert shown(output, found[name]).strip('"') == texts[name][0].strip('"'), output.name
+
+
+def by_id(document):
+    return {place.id: place for place in document.places}
+
+
+def test_long_text_is_not_traced_more_often_than_its_length_permits(monkeypatch):
+    written = []
+    translate = sources.translate
+    monkeypatch.setattr(
+        sources, "translate", lambda *given, **options: written.append(1) or translate(*given, **options)
+    )
+    system = [{"type": "text", "text": f"{number} " + "word " * 50_000} for number in range(8)]
+    compare(as_text({**REQUEST, "system": system}), targets=["openai_chat"])
+    assert len(written) == 1 + sources._MAX_TRANSLATED // len(as_text({**REQUEST, "system": system})) < 9
+
+
+@every_case("wire", names())
+def test_error_has_its_type_message_and_status(wire):
+    fault = Fault("rate_limit", "slow down", 429)
+    _, body, _ = get(wire).encode_error(fault)
+    comparison = compare(as_text(body), source=wire, kind="error")
+    expected = {"ollama": {"message"}, "gemini": {"type", "message", "status"}}
+    assert set(placed(comparison.source)) == expected.get(wire, {"type", "message"})
+    for output in comparison.outputs:
+        found = placed(output)
+        assert set(found) == expected.get(output.name, {"type", "message"}) & set(placed(comparison.source))
+        assert found["message"] == ['"slow down"']
+    page = compare("<html>busy</html>", source=wire, kind="error")
+    assert page.elements == {} and all(output.text for output in page.outputs)
+
+
+PARTS = (Reasoning("I look."), Text("Grüße "), ToolCall("call_1", "look.at", {"city": "Köln", "days": 3}))
+
+
+@every_case("wire", names())
+def test_streams_are_linked_event_by_event(wire):
+    encoder = get(wire).stream_encoder()
+    events = unfold(Response("r1", "m", PARTS, Stop("tool_calls")))
+    text = b"".join(encoder.feed(event) for event in split_deltas(events)).decode()
+    comparison = compare(text, source=wire, kind="stream")
+    assert comparison.source.language in ("sse", "ndjson")
+    for output in (comparison.source, *comparison.outputs):
+        found = placed(output)
+        assert {"x0", "c0", "c0.name"} <= set(found), output.name
+        assert "".join(found["x0"]) == "Grüße "
+        assert found["c0.name"] == ["look.at"] or by_id(output)["c0.name"].is_changed
+        assert found.get("c0.args") or {output.name, wire} & {"gemini", "ollama"}
+
+
+def split_deltas(events):
+    """Send each character of a text in an event of its own."""
+    for event in events:
+        if isinstance(event, TextDelta):
+            yield from (TextDelta.of(event.key, letter) for letter in event.text)
+        else:
+            yield event
+
+
+def test_cut_and_endless_streams_have_a_bounded_number_of_places(monkeypatch):
+    monkeypatch.setattr(stream_elements, "MAX_ELEMENTS", 50)
     encoder = get("openai_chat").stream_encoder()
-    data = b"".join(encoder.feed(event) for event in unfold(Response("1", "m", (Text("hi"),), Stop("stop"))))
-    stream = compare(data.decode())
-    assert stream.kind == "stream" and stream.source.language == "sse"
-    assert {output.language for output in stream.outputs} == {"sse", "ndjson"}
-    cut = compare(data.decode()[:-20])
+    data = b"".join(encoder.feed(event) for event in unfold(Response("r1", "m", PARTS, Stop("tool_calls"))))
+    cut = compare(data[:-60].decode(), source="openai_chat", kind="stream", targets=["anthropic"])
     assert all(output.error.type == "TruncatedStream" for output in cut.outputs)
+    assert "x0" in placed(cut.source)
+    encoder = get("openai_chat").stream_encoder()
+    events = split_deltas(unfold(Response("r1", "m", (Text("a" * 60),), Stop("stop"))))
+    long = b"".join(encoder.feed(event) for event in events)
+    comparison = compare(long.decode(), source="openai_chat", kind="stream", targets=["anthropic"])
+    assert len(placed(comparison.source)["x0"]) == 50
+    assert comparison.left_out == 10
 
 
 def test_tools_are_compared_with_mcp():
@@ -365,6 +447,22 @@ def test_large_list_of_tools_has_a_bounded_number_of_elements():
     assert len(comparison.elements) <= MAX_ELEMENTS
     assert comparison.left_out > 0
     assert set(placed(comparison.outputs[0])) <= set(comparison.elements)
+
+
+def test_large_conversation_is_read_as_far_as_it_is_shown(monkeypatch):
+    """What may also be in the unread rest has no link: the first "same" of one document may be the second of another."""
+    read = []
+    read_part = reading._read_part
+    for module in (reading, documents):
+        monkeypatch.setattr(module, "MAX_ELEMENTS", 50)
+    monkeypatch.setattr(reading, "_read_part", lambda *given: read.append(1) or read_part(*given))
+    texts = ["same", *map(str, range(50)), "same", "end", "end"]
+    messages = [{"role": "user", "content": text} for text in texts]
+    comparison = compare(as_text({"model": "m", "messages": messages}), source="openai_chat", targets=["ollama"])
+    assert comparison.left_out == 5
+    assert len(read) <= 2 * 51
+    linked = {place.id for place in comparison.outputs[0].places if place.pointer is not None}
+    assert "x1" in linked and "x0" not in linked
 
 
 def test_places_are_exact_for_escapes_duplicates_and_nesting():

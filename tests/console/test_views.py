@@ -9,22 +9,27 @@ from itertools import pairwise
 import pytest
 
 from hostile_strings import HOSTILE
+from places import TESTS
 from tables import every_case
 from toolwire.audit.findings import TARGETS
 from toolwire.audit.tools import audit_targets, audit_tools
 from toolwire.bridge.comparison import compare
+from toolwire.bridge.comparison.streams import find_boundaries
 from toolwire.cli.main import main
 from toolwire.gateway.console import streams
 from toolwire.gateway.console.messages import StreamRequest, TextRequest, ToolsRequest, TranslateRequest
 from toolwire.gateway.console.samples import samples
 from toolwire.gateway.console.single_file import TARGETS as PAGE_TARGETS
 from toolwire.gateway.console.single_file import bundle, write_page
-from toolwire.gateway.console.streams import find_boundaries, stream_view
+from toolwire.gateway.console.streams import stream_view
 from toolwire.gateway.console.tool_lists import tools_view
-from toolwire.gateway.console.translation import read_tools, text_view, translate_view
+from toolwire.gateway.console.translation import may_contain_calls, read_tools, text_view, translate_view
 from toolwire.ir.folding import unfold
 from toolwire.ir.parts import Text, ToolCall
 from toolwire.ir.response import Response, Stop
+from toolwire.text import get as get_format
+from toolwire.text import names as format_names
+from toolwire.text.engine.offered_tools import OfferedTools
 from toolwire.wire import get, names
 
 SAMPLES = {sample.id: sample.input for sample in samples()}
@@ -93,6 +98,12 @@ def test_invalid_event_has_its_position():
     assert answer.steps[answer.end.step].at[1] > first
 
 
+def test_ranges_of_tiny_events_are_joined_after_the_last_step(monkeypatch):
+    monkeypatch.setattr(streams, "MAX_STEPS", 10)
+    answer = stream_view(StreamRequest("data: {}\n\n" * 50, "openai_chat"))
+    assert answer.boundaries == [*((10 * n, 10 * n + 10) for n in range(9)), (90, 500)]
+
+
 def test_number_of_steps_is_bounded(monkeypatch):
     monkeypatch.setattr(streams, "MAX_STEPS", 10)
     answer = stream_view(StreamRequest(STREAMS["anthropic"], every=1))
@@ -141,6 +152,19 @@ def test_spans_of_model_text_are_exact_after_astral_characters():
     assert text_view(TextRequest("plain words")).format is None
 
 
+def test_formats_that_are_not_tried_find_no_calls():
+    """A text of every fortieth vector, which is in one format, is tried in all of them."""
+    files = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((TESTS / "vectors/text").glob("*.json"))]
+    texts = dict.fromkeys(vector["text"] for file in files for vector in file["vectors"] if "text" in vector)
+    skipped = 0
+    for text in [text for text in texts if len(text) < 500][::40]:
+        for form in map(get_format, format_names()):
+            if not may_contain_calls(form, text, OfferedTools(())):
+                skipped += 1
+                assert not any(form.parse(text, reasoning=inside).calls for inside in (False, True)), (form.name, text)
+    assert skipped > 100
+
+
 def test_another_format_reads_the_text_in_another_way():
     answer = text_view(TextRequest(SAMPLES["text"], "qwen3_xml"))
     assert (answer.format, answer.detected) == ("qwen3_xml", False)
@@ -158,10 +182,10 @@ def test_findings_and_differences_are_at_their_places():
     answer = tools_view(ToolsRequest(text))
     assert [provider.name for provider in answer.providers] == list(TARGETS)
     gemini = next(provider for provider in answer.providers if provider.name == "gemini")
-    assert any(finding.severity == "error" for provider in answer.providers for finding in provider.findings)
+    assert any(finding.severity == "error" for finding in answer.findings)
     for provider in answer.providers:
         assert provider.tokens == sum(tool.tokens[provider.wire] for tool in answer.tools)
-        for finding in provider.findings:
+        for finding in map(answer.findings.__getitem__, provider.findings):
             if finding.tool is not None:
                 assert cut(text, finding.at)
         for lowered in provider.tools:
@@ -186,12 +210,12 @@ def test_tools_of_a_request_and_details_on_demand():
     tools = [{"name": f"t{n}", "inputSchema": {"type": "object"}} for n in range(150)]
     answer = tools_view(ToolsRequest(json.dumps({"tools": tools}), providers=["openai", "gemini"]))
     assert [len(provider.tools) for provider in answer.providers] == [0, 0]
-    assert any(finding.rule == "TW010" for finding in answer.providers[0].findings)
+    assert any(answer.findings[number].rule == "TW010" for number in answer.providers[0].findings)
     some = tools_view(ToolsRequest(json.dumps({"tools": tools}), providers=["openai"], details=[3, 999, -999, 3]))
     assert [lowered.tool for lowered in some.providers[0].tools] == [3]
     request = tools_view(ToolsRequest(SAMPLES["request"], providers=["openai"]))
     assert request.tools[0].name == "get.weather"
-    assert {finding.rule for finding in request.providers[0].findings} >= {"TW002"}
+    assert {finding.rule for finding in request.findings} >= {"TW002"}
 
 
 def test_strict_tools_with_losses_are_errors():

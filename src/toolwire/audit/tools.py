@@ -66,14 +66,11 @@ def audit_tools(
 def audit_targets(tools: Sequence[Tool], targets: Sequence[str]) -> dict[str, tuple[Finding, ...]]:
     """Run the rules once, and return for each target what `audit_tools` returns for it alone."""
     assert _RULE_MODULES
-    hits = list(
-        _run_rules(tuple(tools), lambda rule_id: any(is_selected(rule_id, targets=(target,)) for target in targets))
-    )
+    selected = {target: {rule_id for rule_id in RULES if is_selected(rule_id, targets=(target,))} for target in targets}
+    hits = list(_run_rules(tuple(tools), lambda rule_id: any(rule_id in rules for rules in selected.values())))
     return {
-        target: _make_findings(
-            tuple(tools), (hit for hit in hits if is_selected(hit[0], targets=(target,))), (target,), ()
-        )
-        for target in targets
+        target: _make_findings(tuple(tools), (hit for hit in hits if hit[0] in rules), (target,), ())
+        for target, rules in selected.items()
     }
 
 

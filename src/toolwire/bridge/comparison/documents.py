@@ -18,11 +18,10 @@ from ...wire import names as wire_names
 from ..translation.detection import detect
 from ..translation.outcome import typed_errors
 from .places import Placed, TextRange, place_elements
+from .reading import MAX_ELEMENTS
 from .sources import ComparisonSource, Element, Family, Language, TextDocument, WireDocument, Written
 
 KINDS = ("request", "response", "stream", "tools", "error")
-# A request of Claude Code with 100 tools has 900. Links to more cost more than they show.
-MAX_ELEMENTS = 5_000
 
 
 class PlacedLoss(Value, frozen=True):
@@ -156,10 +155,8 @@ def _translate(origin: ComparisonSource, target: str, model: str | None, strict:
         placed = tuple(PlacedLoss(loss, found.get(loss.path)) for loss in losses)
         return ComparedDocument(target, family, "text" if is_format else "json", None, losses=placed, error=failure)
     known = origin.elements()
-    if written.traces:
-        places = tuple(Placed(name, None, tuple(ranges)) for name, ranges in written.traces if name in known)
-    else:
-        places = place_elements(written.text, [(link.id, link.target, link.is_changed) for link in written.links])
+    places = place_elements(written.text, [(link.id, link.target, link.is_changed) for link in written.links])
+    places += tuple(place for place in written.placed if place.id in known)
     return ComparedDocument(
         target, family, written.language, written.text, places, _place_losses(origin, written), model=written.model
     )

@@ -7,15 +7,16 @@ the same number of them. Members of matched groups are matched by their place in
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
 from ...ir.parts import Media, Reasoning, Refusal, Text, ToolCall, ToolResult
 from ...ir.pointer import JSON
+from ...ir.request import Request
 from ...ir.text import to_bytes
 from ...ir.tools import Tool
-from .reading import Group, Member
+from .reading import Group, GroupValue, Member, Reading
 
 OriginalName: TypeAlias = Callable[[str | None, str], tuple[str | None, str]]
 """Return the (namespace, name) in the source of a tool, given its namespace and name in the target."""
@@ -29,17 +30,24 @@ class ElementLink(NamedTuple):
     group: Group
     is_changed: bool
 
+    @property
+    def target_id(self) -> str:
+        """The id of the element in the target's own document."""
+        return self.group.id + (self.target.suffix if isinstance(self.target, Member) else "")
 
-def match_elements(source: Iterable[Group], target: Iterable[Group], original_name: OriginalName) -> list[ElementLink]:
+
+def match_elements(source: Reading, target: Reading, original_name: OriginalName) -> list[ElementLink]:
     """Return the links from elements of the target to elements of the source."""
-    sources, targets = _by_kind(source), _by_kind(target)
+    sources, targets = _by_kind(source.groups), _by_kind(target.groups)
+    if source.unread or target.unread:
+        _forget_repeated(sources, targets, source, target)
     pairs = list(_match_tools(sources["tool"], targets["tool"], original_name))
     calls = list(_match_calls(sources["call"], targets["call"], original_name))
     pairs += calls
     pairs += _match_results(sources["result"], targets["result"], calls)
     for kind in ("text", "reasoning", "media"):
         pairs += _match_in_order(sources[kind], targets[kind], _content)
-    for kind in ("model", "param", "choice", "stop"):
+    for kind in ("model", "param", "choice", "stop", "type", "message", "status"):
         known = {group.id: group for group in sources[kind]}
         pairs += [(known[group.id], group) for group in targets[kind] if group.id in known]
     return [link for pair in pairs for link in _link_members(*pair)]
@@ -53,6 +61,26 @@ def _by_kind(groups: Iterable[Group]) -> Mapping[str, list[Group]]:
     for group in groups:
         found[group.kind].append(group)
     return found
+
+
+def _forget_repeated(
+    sources: Mapping[str, list[Group]], targets: Mapping[str, list[Group]], *readings: Reading
+) -> None:
+    """Remove groups of content that may also be in the unread rest of a document, so that they cannot be counted.
+
+    Calls with an id are matched by it.
+    """
+    repeated: set[Hashable] = set()
+    for reading in readings:
+        messages = reading.canonical.messages if isinstance(reading.canonical, Request) else ()
+        counts = Counter(_part_content(part, message.role) for message in messages for part in message.parts)
+        repeated |= {content for content, number in counts.items() if number > 1}
+    for groups in (*sources.values(), *targets.values()):
+        groups[:] = [group for group in groups if _has_id(group) or _content(group) not in repeated]
+
+
+def _has_id(group: Group) -> bool:
+    return isinstance(group.value, ToolCall) and bool(group.value.id)
 
 
 def _match_tools(sources: list[Group], targets: list[Group], original_name: OriginalName) -> _Pairs:
@@ -142,12 +170,15 @@ def _group_by(groups: list[Group], key: Callable[[Group], Hashable]) -> dict[Has
 
 
 def _content(group: Group) -> Hashable:
+    return _part_content(group.value, group.role)
+
+
+def _part_content(value: JSON | GroupValue, role: str) -> Hashable:
     """Return the content by which groups are compared, with the role of their message."""
-    value = group.value
     if isinstance(value, ToolCall):
         return value.text if value.arguments is None else _json(value.arguments)
     if isinstance(value, (Text, Refusal)):
-        return group.role.replace("developer", "system"), value.text
+        return role.replace("developer", "system"), value.text
     if isinstance(value, Reasoning):
         return value.joined_text
     if isinstance(value, Media):

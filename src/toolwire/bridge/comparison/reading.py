@@ -7,7 +7,8 @@ pointer cannot be verified has no elements; a member that cannot be verified is 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
@@ -24,29 +25,15 @@ from ...ir.value import Value
 from ...wire import get
 from ..translation.tool_lists import decode_readable_tools, find_declarations, source_locator
 
-ElementKind: TypeAlias = Literal[
-    "tool",
-    "call",
-    "result",
-    "text",
-    "reasoning",
-    "media",
-    "name",
-    "id",
-    "description",
-    "parameters",
-    "parameter",
-    "arguments",
-    "argument",
-    "model",
-    "param",
-    "choice",
-    "stop",
-    "usage",
-]
+_PartKind: TypeAlias = Literal["tool", "call", "result", "text", "reasoning", "media"]
+_FieldKind: TypeAlias = Literal["name", "id", "description", "parameters", "parameter", "arguments", "argument"]
+_SettingKind: TypeAlias = Literal["model", "param", "choice", "stop", "usage", "type", "message", "status"]
+ElementKind: TypeAlias = _PartKind | _FieldKind | _SettingKind
 GroupValue: TypeAlias = Tool | Part | None
 Locate: TypeAlias = Callable[[str], str]
 
+MAX_ELEMENTS = 5_000
+"""Elements of a document. A request of Claude Code with 100 tools has 900; links to more cost more than they show."""
 _LABEL = 60  # characters of a label: it is a heading of a tooltip, not the content
 _NESTING = 8  # levels of parameters and arguments; deeper ones are highlighted with their parents
 _SEARCHED = 4  # levels between a part and its fields: media in `functionResponse/parts/0/inlineData` have the most
@@ -94,15 +81,19 @@ class Group(Struct, eq=False):
 
 
 class Reading(Struct, eq=False):
-    """The elements of a document, and its canonical value, None for a list of tools."""
+    """The elements of a document, and its canonical value, None for a list of tools or an error.
+
+    `unread` parts and tools of a large document have no elements.
+    """
 
     groups: list[Group]
     canonical: Request | Response | None
     tools: tuple[Tool, ...] = ()
+    unread: int = 0
 
 
 def read_elements(document: JSON, wire: str, kind: str) -> Reading:
-    """Return the elements of a request, an answer or a list of tools; no elements of another kind."""
+    """Return the elements of a request, an answer, an error or a list of tools."""
     if kind == "tools":
         return _read_tools(document, wire)
     if kind == "request":
@@ -111,7 +102,29 @@ def read_elements(document: JSON, wire: str, kind: str) -> Reading:
     if kind == "response":
         response = get(wire).decode_response(document)
         return _read_response(document, response, get(wire).locator(response))
-    return Reading([], None)
+    return Reading(list(_read_error(document, wire)), None)
+
+
+# The wires' error objects. Gemini has its type in `status` and the status in `code`; Ollama has a text only.
+_ERROR_FIELDS: tuple[tuple[ElementKind, str], ...] = (
+    ("type", "/error/type"),
+    ("type", "/error/status"),
+    ("message", "/error/message"),
+    ("message", "/error"),
+    ("status", "/error/code"),
+)
+
+
+def _read_error(document: JSON, wire: str) -> Iterator[Group]:
+    """Yield the type, the message and the status of an error document."""
+    fault = get(wire).decode_error(None, document)
+    for kind, pointer in _ERROR_FIELDS:
+        value = _value_at(document, pointer)
+        is_read = (
+            type(value) is str if kind == "type" else value == (fault.message if kind == "message" else fault.status)
+        )
+        if is_read:
+            yield Group(kind, kind, shorten(str(value), _LABEL), pointer, value, [])
 
 
 def _read_tools(document: JSON, wire: str) -> Reading:
@@ -120,25 +133,48 @@ def _read_tools(document: JSON, wire: str) -> Reading:
         tools, indices = decode_readable_tools(declared, wire, Losses())
     except ToolwireError:
         return Reading([], None)
-    groups = list(_tool_groups(document, tools, source_locator(tools, indices, wire, place)))
-    return Reading(_with_own_pointers(groups), None, tools)
+    groups, read = _collect([], _tool_groups(document, tools, source_locator(tools, indices, wire, place)))
+    return Reading(groups, None, tools, len(tools) - read)
 
 
 def _read_request(document: JSON, request: Request, locate: Locate) -> Reading:
-    groups = list(_tool_groups(document, request.tools, locate))
-    numbers: Counter[str] = Counter()
-    for index, message in enumerate(request.messages):
-        for group in _part_groups(document, message.parts, join("messages", index), locate, numbers):
-            group.role, group.position = message.role, (index, *group.position)
-            groups.append(group)
+    settings: list[Group] = []
     for name in _PARAMS:
         if (value := getattr(request.params, name)) is not None:
-            groups += _setting(document, "param", f"param/{name}", locate(join("params", name)), value)
+            settings += _setting(document, "param", f"param/{name}", locate(join("params", name)), value)
     if request.model:
-        groups += _setting(document, "model", "model", join("model"), request.model)
+        settings += _setting(document, "model", "model", join("model"), request.model)
     if request.choice is not None:
-        groups += _setting(document, "choice", "choice", locate(join("choice")), request.choice.mode)
-    return Reading(_with_own_pointers(groups), request, request.tools)
+        settings += _setting(document, "choice", "choice", locate(join("choice")), request.choice.mode)
+    messages = _message_groups(document, request, locate)
+    groups, read = _collect(settings, chain(_tool_groups(document, request.tools, locate), messages))
+    parts = [1] * len(request.tools) + [len(message.parts) for message in request.messages]
+    return Reading(groups, request, request.tools, sum(parts[read:]))
+
+
+def _message_groups(document: JSON, request: Request, locate: Locate) -> Iterator[list[Group]]:
+    """Yield the groups of each message."""
+    numbers: Counter[str] = Counter()
+    for index, message in enumerate(request.messages):
+        groups = list(_part_groups(document, message.parts, join("messages", index), locate, numbers))
+        for group in groups:
+            group.role, group.position = message.role, (index, *group.position)
+        yield groups
+
+
+def _collect(settings: list[Group], batches: Iterable[list[Group]]) -> tuple[list[Group], int]:
+    """Return the groups of a document up to the limit, and the number of tools and messages that were read.
+
+    All groups of a message are read, because those that share a pointer are left out.
+    """
+    groups, size, read = settings, len(settings), 0
+    for batch in batches:
+        groups += batch
+        size += sum(1 + len(group.members) for group in batch)
+        read += 1
+        if size > MAX_ELEMENTS:
+            break
+    return _with_own_pointers(groups), read
 
 
 def _read_response(document: JSON, response: Response, locate: Locate) -> Reading:
@@ -158,11 +194,13 @@ def _setting(document: JSON, kind: ElementKind, name: str, pointer: str, value: 
     return [Group(kind, name, name.rpartition("/")[2], pointer, value, [])]
 
 
-def _tool_groups(document: JSON, tools: tuple[Tool, ...], locate: Locate) -> Iterator[Group]:
+def _tool_groups(document: JSON, tools: tuple[Tool, ...], locate: Locate) -> Iterator[list[Group]]:
+    """Yield the group of each tool, as a list that is empty without a verified pointer."""
     for index, tool in enumerate(tools):
         base = locate(join("tools", index))
         name = _find_field(document, base, _NAMES, tool.name)
         if name is None:
+            yield []
             continue
         members = [Member(".name", "name", tool.name, name, tool.name)]
         if tool.description and (pointer := _find_field(document, base, _DESCRIPTIONS, tool.description)) is not None:
@@ -176,7 +214,7 @@ def _tool_groups(document: JSON, tools: tuple[Tool, ...], locate: Locate) -> Ite
                 members.append(Member(".parameters", "parameters", "parameters", at, tool.input_schema))
                 members += _parameters(schema, at, "", 0)
                 break
-        yield Group("tool", f"t{index}", tool.name, base, tool, members, position=(index,))
+        yield [Group("tool", f"t{index}", tool.name, base, tool, members, position=(index,))]
 
 
 def _parameters(schema: Object, pointer: str, path: str, depth: int) -> Iterator[Member]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
-from ...ir.errors import ProtocolError
+from ...ir.errors import ProtocolError, ToolwireError
 from ...ir.losses import Loss, Losses
-from ...ir.pointer import JSON, split
+from ...ir.pointer import JSON, resolve, split
 from ...ir.request import Request
 from ...ir.response import Response, Stop
 from ...ir.text import to_bytes
@@ -27,10 +27,14 @@ from ..translation.preparation import prepare
 from . import text_formats
 from .matching import ElementLink, match_elements
 from .places import Placed, TextRange, place_elements
-from .reading import ElementKind, Group, Member, read_elements
+from .reading import ElementKind, Group, Member, Reading, read_elements
+from .streams import read_stream
 
 Family: TypeAlias = Literal["wire", "text"]
 Language: TypeAlias = Literal["json", "sse", "ndjson", "text"]
+
+_MAX_TRACED = 100  # texts that are not found in a translation; each is translated once more
+_MAX_TRANSLATED = 3_000_000  # characters of these translations, about a third of a second
 
 
 class Element(Value, frozen=True):
@@ -42,13 +46,13 @@ class Element(Value, frozen=True):
 
 
 class Written(NamedTuple):
-    """A translation before its elements are placed: positions come from links, or from traces of a text format."""
+    """A translation. Its elements have links to values in JSON, or are `placed` already."""
 
     text: str
     language: Language
     losses: tuple[Loss, ...]
     links: Sequence[ElementLink] = ()
-    traces: Sequence[tuple[str, Sequence[TextRange]]] = ()
+    placed: Sequence[Placed] = ()
     model: str = ""
 
 
@@ -58,12 +62,13 @@ class ComparisonSource:
     family: Family
     language: Language
 
-    def __init__(self, name: str, kind: str, text: str, groups: list[Group]) -> None:
+    def __init__(self, name: str, kind: str, text: str, reading: Reading) -> None:
         self.name = name
         self.kind = kind
         self.text = text
-        self.groups = groups
-        self.left_out = 0
+        self.reading = reading
+        self.groups = reading.groups
+        self.left_out = reading.unread
 
     def limit_elements(self, most: int) -> None:
         """Leave out the groups after the first `most` elements."""
@@ -71,7 +76,7 @@ class ComparisonSource:
         for index, group in enumerate(self.groups):
             kept += 1 + len(group.members)
             if kept > most:
-                self.left_out = sum(1 + len(rest.members) for rest in self.groups[index:])
+                self.left_out += sum(1 + len(rest.members) for rest in self.groups[index:])
                 del self.groups[index:]
                 return
 
@@ -116,8 +121,12 @@ class WireDocument(ComparisonSource):
 
     def __init__(self, name: str, kind: str, text: str) -> None:
         self.document: JSON = None if kind == "stream" else self._parse(text, kind)
-        self.reading = read_elements(self.document, name, kind)
-        super().__init__(name, kind, text, self.reading.groups)
+        self._ranges: dict[str, list[TextRange]] = {}
+        if kind == "stream":
+            reading, self._ranges = read_stream(text, name)
+        else:
+            reading = read_elements(self.document, name, kind)
+        super().__init__(name, kind, text, reading)
         self.language: Language = _stream_language(text) if kind == "stream" else "json"
 
     @staticmethod
@@ -131,7 +140,7 @@ class WireDocument(ComparisonSource):
 
     def places(self) -> tuple[Placed, ...]:
         if self.document is None:
-            return ()
+            return tuple(Placed(name, None, tuple(self._ranges[name])) for name in self.elements())
         items = [(name, element, False) for group in self.groups for name, element in _with_members(group)]
         return place_elements(self.text, items)
 
@@ -144,13 +153,39 @@ class WireDocument(ComparisonSource):
     def write_wire(self, target: str, model: str | None) -> Written:
         if self.kind == "stream":
             return self._write_stream(target)
-        translation = translate(self.text, source=self.name, target=target, kind=self.kind, model=model)  # type: ignore[arg-type]
+        # a translation to the same wire keeps its text; the others need no second parse
+        body = self.text if target == self.name or self.document is None else self.document
+        translation = translate(body, source=self.name, target=target, kind=self.kind, model=model)  # type: ignore[arg-type]
         text = msgspec.json.format(bytes(translation), indent=2).decode()
         links: Sequence[ElementLink] = ()
+        placed: list[Placed] = []
         if self.groups:
             written = read_elements(translation.body, target, self.kind)
-            links = match_elements(self.groups, written.groups, self._original_name(target, model))
-        return Written(text, "json", translation.losses, links, model=translation.model)
+            links = match_elements(self.reading, written, self._original_name(target, model))
+            placed = list(self._trace_texts(text, {link.id for link in links}, target, model))
+        return Written(text, "json", translation.losses, links, placed, translation.model)
+
+    def _trace_texts(self, text: str, linked: Container[str], target: str, model: str | None) -> Iterator[Placed]:
+        """Yield the places of texts that the target has joined with others, or extended.
+
+        A text is translated again with a marker in its place, as in `text_formats`. Texts that only occur in a larger
+        text by chance are not found so.
+        """
+        marker = text_formats.unused_marker(text)
+        left = min(_MAX_TRACED, _MAX_TRANSLATED // len(self.text))
+        for name, element in (item for group in self.groups for item in _with_members(group)):
+            if element.kind not in ("text", "reasoning") or name in linked or left <= 0:
+                continue
+            left -= 1
+            value = resolve(self.document, element.pointer)
+            document = text_formats.replace_value(self.document, split(element.pointer), marker)
+            try:
+                marked = translate(document, source=self.name, target=target, kind=self.kind, model=model)  # type: ignore[arg-type]
+            except ToolwireError:
+                continue
+            pieces = msgspec.json.format(bytes(marked), indent=2).decode().split(marker)
+            if ranges := text_formats.find_value(text, pieces, value):
+                yield Placed(name, None, tuple(ranges))
 
     def _original_name(self, target: str, model: str | None) -> Callable[[str | None, str], tuple[str | None, str]]:
         """Return the function from names of tools on the target to names in this document."""
@@ -172,7 +207,10 @@ class WireDocument(ComparisonSource):
         if translation.error is not None:
             raise translation.error
         text = data.decode()
-        return Written(text, _stream_language(text), tuple(Losses(translation.losses)))
+        written, ranges = read_stream(text, target)
+        links = match_elements(self.reading, written, Exchange().original_name)
+        placed = [Placed(link.id, None, tuple(ranges[link.target_id]), link.is_changed) for link in links]
+        return Written(text, _stream_language(text), tuple(Losses(translation.losses)), placed=placed)
 
     def write_format(self, form: Format, model: str | None) -> Written:
         losses = Losses()
@@ -180,24 +218,24 @@ class WireDocument(ComparisonSource):
         if isinstance(reading.canonical, Request):
             request = reading.canonical if model is None else replace(reading.canonical, model=model)
             text = text_formats.write_request(request, form, losses)
-            traces = text_formats.trace_elements(
+            placed = text_formats.trace_elements(
                 request, self.groups, text, lambda marked: text_formats.write_request(marked, form, Losses())
             )
             locate = get(self.name).locator(reading.canonical)
         elif isinstance(reading.canonical, Response):
             text = text_formats.write_response(reading.canonical, form, losses)
-            traces = text_formats.trace_elements(
+            placed = text_formats.trace_elements(
                 reading.canonical, self.groups, text, lambda marked: text_formats.write_response(marked, form, Losses())
             )
             locate = get(self.name).locator(reading.canonical)
         else:
             text = text_formats.write_tools(reading.tools, form, losses)
-            traces = text_formats.trace_elements(
+            placed = text_formats.trace_elements(
                 reading.tools, self.groups, text, lambda marked: text_formats.write_tools(marked, form, Losses())
             )
             locate = _tool_path
         located = tuple(replace(loss, path=locate(loss.path)) for loss in losses)
-        return Written(text, "text", located, traces=list(traces))
+        return Written(text, "text", located, placed=list(placed))
 
 
 def _tool_path(path: str) -> str:
@@ -213,9 +251,9 @@ class TextDocument(ComparisonSource):
     def __init__(self, form: Format, text: str, tools: Sequence[Tool]) -> None:
         parsed = form.parse(text, tools, spans=True)
         groups, self._places = text_formats.read_text(text, parsed)
-        super().__init__(form.name, "response", text, groups)
         reason: Literal["tool_calls", "stop"] = "tool_calls" if parsed.calls else "stop"
         self.response = Response(parts=parsed.parts, stop=Stop(reason))
+        super().__init__(form.name, "response", text, Reading(groups, self.response))
 
     def places(self) -> tuple[Placed, ...]:
         known = self.elements()
@@ -235,16 +273,16 @@ class TextDocument(ComparisonSource):
         losses.extend(encode_losses)
         text = msgspec.json.format(to_bytes(encoded), indent=2).decode()
         written = read_elements(encoded, target, "response")
-        links = match_elements(self.groups, written.groups, Exchange().original_name)
+        links = match_elements(self.reading, written, Exchange().original_name)
         return Written(text, "json", tuple(losses), links, model=model or "")
 
     def write_format(self, form: Format, model: str | None) -> Written:
         losses = Losses()
         text = text_formats.write_response(self.response, form, losses)
-        traces = text_formats.trace_elements(
+        placed = text_formats.trace_elements(
             self.response, self.groups, text, lambda marked: text_formats.write_response(marked, form, Losses())
         )
-        return Written(text, "text", tuple(losses), traces=list(traces))
+        return Written(text, "text", tuple(losses), placed=list(placed))
 
 
 def _with_members(group: Group) -> Iterable[tuple[str, Group | Member]]:

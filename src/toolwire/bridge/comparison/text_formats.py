@@ -29,7 +29,7 @@ from ...text.engine.spans import Span
 from ..emulation.prompts import write_calls
 from ..emulation.requests import emulate
 from ..emulation.settings import EmulationSettings
-from .places import TextRange
+from .places import Placed, TextRange
 from .reading import ElementKind, Group, Member, read_arguments
 
 Canonical = TypeVar("Canonical", Request, Response, tuple[Tool, ...])
@@ -83,11 +83,9 @@ _ONE_VALUE = frozenset({"name", "description", "id", "text", "argument"})
 
 def trace_elements(
     value: Canonical, groups: Iterable[Group], text: str, write: Callable[[Canonical], str]
-) -> Iterator[tuple[str, list[TextRange]]]:
-    """Yield the ids of elements that are found in `text`, which `write` returned for `value`, with their positions."""
-    marker = "Zqx7Marker"
-    while marker in text:
-        marker += "7"
+) -> Iterator[Placed]:
+    """Yield the places of elements in `text`, which `write` returned for `value`."""
+    marker = unused_marker(text)
     left = min(_MAX_TRACED, _MAX_WRITTEN // (len(text) + _PART_COST * _count_parts(value)))
     for group in groups:
         for suffix, shown, mark in _traceable(group, marker):
@@ -98,8 +96,15 @@ def trace_elements(
                 pieces = write(_with_mark(value, group, suffix, mark)).split(str(mark))
             except ToolwireError:
                 continue
-            if ranges := _find_value(text, pieces, shown):
-                yield group.id + suffix, ranges
+            if ranges := find_value(text, pieces, shown):
+                yield Placed(group.id + suffix, None, tuple(ranges))
+
+
+def unused_marker(text: str) -> str:
+    marker = "Zqx7Marker"
+    while marker in text:
+        marker += "7"
+    return marker
 
 
 def _count_parts(value: Request | Response | tuple[Tool, ...]) -> int:
@@ -123,7 +128,7 @@ def _traceable(group: Group, marker: str) -> Iterator[tuple[str, JSON, JSON]]:
             yield member.suffix, member.value, _NUMBER
 
 
-def _find_value(text: str, pieces: list[str], shown: JSON) -> list[TextRange]:
+def find_value(text: str, pieces: list[str], shown: JSON) -> list[TextRange]:
     """Return the positions of a value between the pieces around its marker, or none if the pieces differ from `text`."""
     if len(pieces) < 2:
         return []
@@ -176,7 +181,7 @@ def _mark_part(part: Part, suffix: str, mark: JSON) -> Part:
             return replace(part, name=mark)
         if suffix == ".id":
             return replace(part, id=mark)
-        return replace(part, arguments=_mark_argument(part.arguments, split(suffix[2:]), mark), raw=None)
+        return replace(part, arguments=replace_value(part.arguments, split(suffix[2:]), mark), raw=None)
     if isinstance(part, ToolResult):
         if suffix == ".id":
             return replace(part, call_id=mark)
@@ -186,12 +191,13 @@ def _mark_part(part: Part, suffix: str, mark: JSON) -> Part:
     return replace(part, text=mark)
 
 
-def _mark_argument(value: JSON, path: Sequence[str], mark: JSON) -> JSON:
+def replace_value(value: JSON, path: Sequence[str], new: JSON) -> JSON:
+    """Return a copy of a JSON value with another value at a path."""
     if not path:
-        return mark
+        return new
     copy = value.copy()
     key: str | int = int(path[0]) if type(value) is list else path[0]
-    copy[key] = _mark_argument(value[key], path[1:], mark)
+    copy[key] = replace_value(value[key], path[1:], new)
     return copy
 
 

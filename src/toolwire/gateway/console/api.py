@@ -10,7 +10,8 @@ import msgspec
 
 from ... import __version__
 from ...audit.findings import TARGETS
-from ...bridge.comparison.documents import KINDS, MAX_ELEMENTS
+from ...bridge.comparison.documents import KINDS
+from ...bridge.comparison.reading import MAX_ELEMENTS
 from ...ir.errors import ConfigError, MissingExtra, ProtocolError, ToolwireError
 from ...ir.parts import ToolCall
 from ...ir.pointer import JSON, Object

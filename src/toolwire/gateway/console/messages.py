@@ -253,10 +253,12 @@ class LoweredTool(Struct):
 
 
 class ProviderView(Struct):
+    """A provider. `findings` are indices into the findings of the answer, most of which several providers share."""
+
     name: str
     wire: str
     tokens: int
-    findings: list[FindingView]
+    findings: list[int]
     tools: list[LoweredTool]
     error: FailedTranslation | None
 
@@ -265,6 +267,7 @@ class ToolsAnswer(Struct):
     source: str
     text: str
     tools: list[ToolSummary]
+    findings: list[FindingView]
     providers: list[ProviderView]
 
 

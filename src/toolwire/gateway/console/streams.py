@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
 import msgspec
 
+from ...bridge.comparison.streams import find_boundaries
 from ...bridge.translation.detection import detect
 from ...bridge.translation.documents import StreamTranslation, translate_stream
 from ...ir.errors import ConfigError, ToolwireError, TruncatedStream
 from ...ir.events import CallDelta, CallEnd, CallStart, Event, ReasoningDelta, ResponseEnd, StreamFault, TextDelta
 from ...ir.losses import Loss
 from ...ir.pointer import JSON
-from ...stream.framing import ArrayDecoder
 from ...stream.strict import as_bytes
 from ...wire import get, names
 from ...wire.protocol import StreamDecoder
@@ -34,10 +33,6 @@ MAX_STEPS = 2_000
 """Steps of an answer: each repeats the bytes of every target, and a person steps through far fewer."""
 _MAX_ARGUMENTS = 4_000  # characters of the arguments so far, which every step repeats
 _REST = 64 * 1024  # bytes that are fed at once after the last step: each call costs as much as several hundred bytes
-_MAX_ARRAY = 1_000_000  # bytes of an array whose elements are found; they are read byte by byte
-
-_frame_ends = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r)").finditer
-_line_ends = re.compile(rb"\r?\n").finditer
 
 
 class _ArrivingCall:
@@ -174,6 +169,8 @@ def stream_view(request: StreamRequest) -> StreamAnswer:
             failed, failed_step = (start, end), len(steps) - 1
     steps.append(recording.close(len(data)))
     end_state = _end_of(recording, data, boundaries, failed, failed_step, len(steps) - 1, wire.stream_decoder())
+    if len(boundaries) > MAX_STEPS:  # the last range is the rest
+        boundaries[MAX_STEPS - 1 :] = [(boundaries[MAX_STEPS - 1][0], len(data))]
     return StreamAnswer(source, len(data), boundaries, steps, end_state, recording.targets(), left_out)
 
 
@@ -201,30 +198,6 @@ def _end_of(
             break
     step = last_step if failed_step is None else failed_step
     return StreamEnd("invalid", str(error), start, step, recording.open_calls())
-
-
-def find_boundaries(data: bytes) -> list[At]:
-    """Return the byte ranges of the events: frames of server-sent events, lines, or elements of an array.
-
-    The bytes after the last whole event are a range of their own.
-    """
-    start = data.lstrip(b"\xef\xbb\xbf \r\n")[:1]
-    if start == b"[":
-        ends = _array_ends(data)
-    else:
-        ends = [match.end() for match in (_line_ends(data) if start == b"{" else _frame_ends(data))]
-    if not ends or ends[-1] < len(data):
-        ends.append(len(data))
-    starts = [0, *ends[:-1]]
-    return [(begin, end) for begin, end in zip(starts, ends, strict=True) if begin < end]
-
-
-def _array_ends(data: bytes) -> list[int]:
-    decoder = ArrayDecoder()
-    try:
-        return [index + 1 for index in range(min(len(data), _MAX_ARRAY)) if decoder.feed(data[index : index + 1])]
-    except ToolwireError:
-        return []
 
 
 def _chunks(request: StreamRequest, size: int, boundaries: Sequence[At]) -> Iterator[At]:

@@ -114,8 +114,11 @@ def _view_tools(request: ToolsRequest) -> ToolsAnswer:
         same = indices.get(finding.tool, ())
         return listed.locate(join("tools", same[0]) + finding.path) if same else ""
 
+    unique = dict.fromkeys(finding for found in findings.values() for finding in found)
+    pointers = {finding: pointer_of(finding) for finding in unique}
+    numbers = {finding: number for number, finding in enumerate(pointers)}
     listed.want([listed.locate(join("tools", index)) for index in range(len(tools))])
-    listed.want([pointer_of(finding) for found in findings.values() for finding in found if finding.tool])
+    listed.want([pointer for finding, pointer in pointers.items() if finding.tool])
     for items in lowered.values():
         for item in items:
             schema = listed.locate(join("tools", item.tool, "input_schema"))
@@ -131,12 +134,13 @@ def _view_tools(request: ToolsRequest) -> ToolsAnswer:
             ToolSummary(tool.name, listed.at(listed.locate(join("tools", index))), tokens[index])
             for index, tool in enumerate(tools)
         ],
+        [_encode_finding(finding, indices, pointer, listed) for finding, pointer in pointers.items()],
         [
             ProviderView(
                 name,
                 WIRES.get(name, "openai_chat"),
                 sum(row[WIRES.get(name, "openai_chat")] for row in tokens),
-                [_encode_finding(finding, indices, pointer_of(finding), listed) for finding in findings[name]],
+                [numbers[finding] for finding in findings[name]],
                 [_place_lowered(item, listed) for item in lowered[name]],
                 None,
             )

@@ -21,6 +21,7 @@ from ...text import detect as detect_format
 from ...text import get as get_format
 from ...text import names as format_names
 from ...text.engine.format import Format, Parsed
+from ...text.engine.offered_tools import OfferedTools
 from ...wire import get, mcp
 from .messages import (
     At,
@@ -189,11 +190,21 @@ def _find_candidates(text: str, tools: Sequence[Tool], request: TextRequest) -> 
     if len(text) > _MAX_CANDIDATES:
         return []
     found: list[FormatCandidate] = []
+    offered = OfferedTools(tools)
     for form in map(get_format, format_names()):
+        if not may_contain_calls(form, text, offered):
+            continue
         parsed = _try_format(form, text, tools, request)
         if parsed.calls:
             found.append(FormatCandidate(form.name, form.title, len(parsed.calls), len(parsed.diagnostics)))
     return sorted(found, key=lambda candidate: (candidate.diagnostics, -candidate.calls, candidate.name))
+
+
+def may_contain_calls(form: Format, text: str, offered: OfferedTools) -> bool:
+    """Return False if a text has none of the tags that begin a call: most formats need not parse it."""
+    style = form.calls
+    openers = (*style.openers(offered), *style.weak_openers(offered), *style.inline_openers(offered))
+    return any(opener in text for opener in openers)
 
 
 def _try_format(form: Format, text: str, tools: Sequence[Tool], request: TextRequest) -> Parsed:

@@ -13,8 +13,8 @@ import { FileButton, ShareButton, titlesOf } from "./translate.js";
 /** @typedef {{ rule: string, tool: number | null, severity: string, message: string, hint?: string | null, pointer?: string | null, at: At | null }} Finding */
 /** @typedef {{ pointer: string, change: string, before: string | null, after: string | null, before_at: At | null, after_at: At | null }} Difference */
 /** @typedef {{ tool: number, text: string | null, differences: Difference[], losses: import("./api.js").Loss[], error: import("./api.js").Fault | null }} Lowered */
-/** @typedef {{ name: string, wire: string, tokens: number, findings: Finding[], tools: Lowered[] }} Provider */
-/** @typedef {{ source: string, text: string, tools: { name: string, at: At | null, tokens: Record<string, number> }[], providers: Provider[] }} Audit */
+/** @typedef {{ name: string, wire: string, tokens: number, findings: number[], tools: Lowered[] }} Provider */
+/** @typedef {{ source: string, text: string, tools: { name: string, at: At | null, tokens: Record<string, number> }[], findings: Finding[], providers: Provider[] }} Audit */
 /** @typedef {{ input: string, source: string }} State */
 /** @typedef {{ worst: string, count: number, broken: boolean }} Cell */
 
@@ -61,7 +61,7 @@ export function ToolsView({ meta, active, opened, onShare }) {
     return () => control.abort();
   }, [audit, key]);
 
-  const findings = useMemo(() => (provider?.findings ?? []).filter((each) => each.tool === null || each.tool === cell.tool), [audit, cell]);
+  const findings = useMemo(() => (audit && provider ? findingsOf(audit, provider) : []).filter((each) => each.tool === null || each.tool === cell.tool), [audit, cell]);
   const differences = lowered?.differences ?? [];
   const showFinding = (/** @type {number} */ next) => {
     const found = findings[next];
@@ -219,6 +219,11 @@ async function askDetail(state, audit, tool, provider, signal) {
   return found.providers[0]?.tools.find((each) => each.tool === tool);
 }
 
+/** @param {Audit} audit @param {Provider} provider @returns {Finding[]} */
+function findingsOf(audit, provider) {
+  return provider.findings.map((number) => /** @type {Finding} */ (audit.findings[number]));
+}
+
 /** @param {string} text */
 function short(text) {
   return text.length > 120 ? `${text.slice(0, 120)}…` : text;
@@ -239,13 +244,13 @@ function Matrix({ audit, titles, cell, onCell }) {
         const old = map.get(tool) ?? { worst: "", count: 0, broken: false };
         map.set(tool, { ...old, count: old.count + 1, worst: (RANK[severity] ?? 0) > (RANK[old.worst] ?? 0) ? severity : old.worst });
       };
-      for (const finding of provider.findings) if (finding.tool !== null) add(finding.tool, finding.severity);
+      for (const finding of findingsOf(audit, provider)) if (finding.tool !== null) add(finding.tool, finding.severity);
       for (const lowered of provider.tools) if (lowered.error) add(lowered.tool, "error");
       return map;
     });
     return found;
   }, [audit]);
-  const shared = audit.providers.map((provider) => provider.findings.filter((finding) => finding.tool === null).length);
+  const shared = audit.providers.map((provider) => findingsOf(audit, provider).filter((finding) => finding.tool === null).length);
 
   useLayoutEffect(() => {
     const element = /** @type {HTMLElement} */ (pane.current);

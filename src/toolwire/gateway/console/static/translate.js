@@ -10,7 +10,7 @@ import { Viewer } from "./viewer.js";
 /** @typedef {import("./api.js").Translation} Translation */
 /** @typedef {{ input: string, source: string, kind: string, strict: boolean, family: string }} State */
 
-const LARGE = 400_000; // characters: above it, each translation is its own request, so that the first appears early
+const LARGE = 400_000; // characters: above it, the first translation is its own request, so that it appears early
 
 /** What panes are called. A format's title describes it, so its name is shorter. @param {Meta} meta @returns {Record<string, string>} */
 export function titlesOf(meta) {
@@ -51,15 +51,14 @@ export function TranslateView({ meta, active, opened, onOpen, onShare }) {
   const [file, setFile] = useState(meta.file?.name ?? "");
   const titles = useMemo(() => titlesOf(meta), [meta]);
   const { answer, fault, busy, current } = useAnswer(state, editing ? 300 : 0, async (settled, signal, /** @type {(answer: Translation | null) => void} */ show) => {
-    /** @param {string[]} targets */
-    const translate = (targets) => ask("api/translate", requestOf(settled, meta, targets), signal);
+    /** @param {string[]} targets @param {boolean} [again] */
+    const translate = (targets, again) => ask("api/translate", { ...requestOf(settled, meta, targets), with_source: !again }, signal);
     if (settled.input.length <= LARGE) return show(await translate(settled.family === "all" ? ["wires", "formats"] : [settled.family]));
     show(null); // it takes seconds: show the new source meanwhile
-    /** @type {Translation[]} */ const parts = [];
-    for (const { name } of settled.family === "formats" ? meta.formats : meta.wires) {
-      parts.push(await translate([name]));
-      show(joined(parts));
-    }
+    const [first = "", ...others] = (settled.family === "formats" ? meta.formats : meta.wires).map(({ name }) => name);
+    const part = await translate([first]);
+    show(joined([part]));
+    show(joined([part, await translate(others, true)])); // the server reads the document once for all of them
   });
 
   const change = (/** @type {Partial<State>} */ part) => setState((old) => ({ ...old, ...part }));
