@@ -40,7 +40,7 @@ LISTED = frozenset(one["vector"][0] for one in REQUESTS if one["command"])
 
 
 def load_commands(*, with_machine):
-    """Return the commands of the fixtures; with those of this machine, whose own pages come first."""
+    """Return the catalogue and its commands: the fixtures; with those of this machine, whose own pages come first."""
     found = find_roots()
     man = (*found.man, str(VECTORS / "man")) if with_machine else (str(VECTORS / "man"),)
     roots = Roots(man, found.bash, found.zsh) if with_machine else Roots(man)
@@ -48,7 +48,8 @@ def load_commands(*, with_machine):
     def find(name):
         return find_fixture_program(name) if not with_machine or name in LISTED else find_program(name)
 
-    return Catalogue(roots, find_program=find).load()
+    catalogue = Catalogue(roots, find_program=find)
+    return catalogue, catalogue.load()
 
 
 def judge(one, outcome):
@@ -88,7 +89,7 @@ async def measure_hostile(client, candidates, model, k, verbose):
     return len(HOSTILE), count
 
 
-def measure_search(commands):
+def measure_search(catalogue, commands):
     """Print how many requests have the right command among the first 1, 3 and 6, with words and with the encoder.
 
     `searches.json` was written after the common tasks and was used for nothing else; `requests.json` before them.
@@ -99,7 +100,7 @@ def measure_search(commands):
     for name in ("requests", "searches"):
         wanted = [one for one in json.loads((VECTORS / f"{name}.json").read_text()) if one["command"]]
         for encoder in (None, open_minilm()):
-            index = CommandIndex(commands, encoder=encoder)
+            index = CommandIndex(commands, encoder=encoder, reader=catalogue.read)
             found = [[command.name for command, _ in index.search(one["request"], 6)] for one in wanted]
             ranks = [
                 names.index(one["command"]) if one["command"] in names else 99
@@ -119,11 +120,11 @@ async def main():
     parser.add_argument("--hostile", action="store_true", help="also the hostile requests")
     parser.add_argument("-v", "--verbose", action="store_true")
     given = parser.parse_args()
-    commands = load_commands(with_machine=given.machine)
+    catalogue, commands = load_commands(with_machine=given.machine)
     if given.search:
-        measure_search(commands)
+        measure_search(catalogue, commands)
         return
-    candidates = make_candidates(commands)
+    candidates = make_candidates(commands, catalogue.read)
     async with ModelClient(given.model) as client:
         arguments = make_arguments(model=given.model, k=given.k, dry_run=True)
         counts, seconds = await measure(client, candidates, arguments, given.verbose, given.stride)

@@ -1,14 +1,24 @@
 """Commands of the fixture pages, and the requests of the vectors."""
 
 import argparse
+import getpass
 import json
 import sys
+import tempfile
 from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
 
 from places import TESTS
 from toolwire.cli.do.candidates import Candidates
 from toolwire.retrieve.commands.catalogue import Catalogue, Roots
+from toolwire.retrieve.commands.command import find_system_program
 from toolwire.retrieve.commands.command_index import CommandIndex
+from toolwire.retrieve.commands.man_program import render_page
+
+if find_system_program("man") is None:
+    pytest.skip("the program man is not installed", allow_module_level=True)
 
 VECTORS = TESTS / "vectors" / "do"
 REQUESTS = json.loads((VECTORS / "requests.json").read_text())
@@ -20,14 +30,26 @@ def find_fixture_program(name):
     return None if name.startswith(SUBCOMMANDS) else f"/usr/bin/{name}"
 
 
-def load_fixture_commands(*folders, cache=None):
-    """Return the commands of the fixture pages, and of other folders with man pages."""
-    roots = Roots((str(VECTORS / "man"), *map(str, folders)))
-    return Catalogue(roots, cache=cache, find_program=find_fixture_program).load()
+def load_fixture_commands(*folders):
+    """Return the commands of the fixture pages, and of other folders with man pages.
+
+    They are cached for all processes of the tests: `man` takes 2 seconds for them.
+    """
+    cache = Path(tempfile.gettempdir(), f"toolwire-tests-{getpass.getuser()}")
+    catalogue = Catalogue(
+        Roots((str(VECTORS / "man"), *map(str, folders))), cache=cache, find_program=find_fixture_program
+    )
+    return [one for found in catalogue.read(catalogue.load()) for one in found]
 
 
-def make_candidates(commands):
-    return Candidates(CommandIndex(commands), [], None)
+def render(source):
+    """Return the text of a page, as `man` shows it."""
+    data = source if isinstance(source, bytes) else source.encode()
+    return render_page(find_system_program("man"), data, VECTORS / "man")
+
+
+def make_candidates(commands, reader=None):
+    return Candidates(CommandIndex(commands, reader=reader), [], None)
 
 
 def make_arguments(**given):

@@ -8,20 +8,11 @@ import msgspec
 import pytest
 
 from do_fixtures import VECTORS
-from toolwire.retrieve.commands.catalogue import (
-    _FORMAT,
-    MAX_FILE,
-    Catalogue,
-    Roots,
-    _Cache,
-    _FileRecord,
-    find_roots,
-    open_private_folder,
-    read_text,
-)
+from toolwire.retrieve.commands.catalogue import _FORMAT, Catalogue, Roots, _Cache, _FileRecord, find_roots
 from toolwire.retrieve.commands.command import CommandOption, Operand, SystemCommand
 from toolwire.retrieve.commands.command_index import CommandIndex
 from toolwire.retrieve.commands.command_tool import RefusedCall, make_command_line
+from toolwire.retrieve.commands.files import MAX_FILE, open_private_folder, read_page
 from toolwire.retrieve.commands.manuals import read_bash_completion
 
 if sys.platform == "win32":
@@ -47,7 +38,7 @@ def test_pipe_and_device_are_no_pages(name, man):
     (man / "man1" / "cat.1").symlink_to("/dev/zero")
     assert load(man) == []
     with pytest.raises(ValueError, match="not a regular file"):
-        read_text(man / "man1" / name)
+        read_page(man / "man1" / name)
 
 
 def test_compressed_page_of_a_terabyte_is_not_read(man):
@@ -66,10 +57,10 @@ def test_compressed_page_ends_with_its_first_member(man):
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("git-zz.1", "\n" * 900_000),
-        ("ls.1", ".SH NAME\nls \\- x\n.SH SYNOPSIS\n.B ls\n" + ("-a" * 1_900 + "\n") * 200),
-        ("ls.1", ".SH NAME\nls \\- x\n.SH SYNOPSIS\n.B ls\n" + ("\x02" * 3_900 + "\n") * 200),
-        ("ls.1", ".SH NAME\nls \\- x\n.SH SYNOPSIS\n.B ls {\n" + "|" * 900_000),
+        ("git-zz.1", ".TH x 1\n" + "\n" * 900_000),
+        ("ls.1", ".TH ls 1\n.SH NAME\nls \\- x\n.SH SYNOPSIS\n.B ls\n" + ("-a" * 1_900 + "\n") * 200),
+        ("ls.1", ".TH ls 1\n.SH NAME\nls \\- x\n.SH SYNOPSIS\n.B ls\n" + ("\x02" * 3_900 + "\n") * 200),
+        ("ls.1", ".TH ls 1\n.SH NAME\nls \\- x\n.SH SYNOPSIS\n.B ls {\n" + "|" * 900_000),
     ],
 )
 def test_page_with_a_pathological_text_is_read_in_linear_time(name, text, man):
@@ -91,7 +82,7 @@ def test_reading_stops_at_the_time_limit(man, monkeypatch):
 def test_options_of_many_subcommands_are_bounded(man):
     options = "".join(f".TP\n\\-\\-option{number}\ntext\n" for number in range(390))
     commands = "".join(f".TP\ncommand{number}\ntext\n" for number in range(80))
-    (man / "man1" / "ls.1").write_text(f".SH NAME\nls \\- x\n.SH OPTIONS\n{options}.SH COMMANDS\n{commands}")
+    (man / "man1" / "ls.1").write_text(f".TH ls 1\n.SH NAME\nls \\- x\n.SH OPTIONS\n{options}.SH COMMANDS\n{commands}")
     found = load(man)
     assert len(found) == 81
     assert sum(len(command.options) for command in found[1:]) <= 8_000
@@ -100,7 +91,7 @@ def test_options_of_many_subcommands_are_bounded(man):
 def write_cache(cache, man, *commands):
     """Write a cache that contains these commands for the page of `ls`."""
     status = (man / "man1" / "ls.1").stat()
-    record = _FileRecord(status.st_size, status.st_mtime_ns, commands)
+    record = _FileRecord(status.st_size, status.st_mtime_ns, None, commands)
     data = msgspec.json.encode(_Cache(_FORMAT, os.environ.get("PATH", ""), {str(man / "man1" / "ls.1"): record}))
     (file,) = cache.glob("commands-*.json")
     file.write_bytes(data)
@@ -154,7 +145,7 @@ def test_cache_of_somebody_else_is_rebuilt(plant, man, cached):
 
 
 @pytest.mark.parametrize(
-    "data", [b'{"format":2,"program_path":"\xff\xfe","files":{}}', b'{"x":' + b"[" * 100_000, b"", b"[]"]
+    "data", [b'{"format":3,"program_path":"\xff\xfe","files":{}}', b'{"x":' + b"[" * 100_000, b"", b"[]"]
 )
 def test_damaged_cache_is_rebuilt(data, man, cached):
     (file,) = cached.glob("commands-*.json")

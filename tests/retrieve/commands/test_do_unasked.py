@@ -22,7 +22,8 @@ if sys.platform == "win32":
     pytest.skip("programs of POSIX systems", allow_module_level=True)
 
 FILES = Operand("file", repeats=True)
-PAGE = """.SH NAME
+PAGE = """.TH {name} 1
+.SH NAME
 {name} \\- {about}
 .SH SYNOPSIS
 .B {name}

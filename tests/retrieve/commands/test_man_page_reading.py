@@ -6,15 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from do_fixtures import VECTORS, load_fixture_commands
+from do_fixtures import VECTORS, StartedPrograms, load_fixture_commands, render
 from hash_encoder import HashEncoder
 from tables import every_case
-from toolwire.retrieve.commands.catalogue import Catalogue, Roots, find_roots, read_text
-from toolwire.retrieve.commands.command import find_program
+from toolwire.retrieve.commands.catalogue import Catalogue, Roots, find_roots
+from toolwire.retrieve.commands.command import find_program, find_system_program
 from toolwire.retrieve.commands.command_index import CommandIndex, search_text
+from toolwire.retrieve.commands.files import read_page
 from toolwire.retrieve.commands.manuals import read_bash_completion, read_help, read_man_page, read_zsh_completion
 from toolwire.retrieve.commands.synopsis import read_option, read_usage
 
+started = StartedPrograms()
 COMMANDS = {command.name: command for command in load_fixture_commands()}
 
 
@@ -88,36 +90,132 @@ def test_options_of_all_fixture_pages_have_descriptions():
     assert [(c.name, o.name) for c in COMMANDS.values() for o in c.options if not o.description] == []
 
 
-def test_definitions_conditions_and_examples_are_not_options():
-    page = """.de XX
+def test_definitions_and_examples_are_not_options():
+    page = """.TH tool 1
+.de XX
 .TP
 \\-\\-defined
 ..
 .SH NAME
 tool \\- do things
-.if n \\{\\
+.if t \\{\\
 .TP
 \\-\\-conditional
 .\\}
 .SH OPTIONS
 .TP
-\\-\\-real
+\\-\\-really
 text
 .SH EXAMPLES
 .TP
 \\-\\-looks\\-real
 text
 """
-    (command,) = read_man_page(page, ["tool"])
-    assert [option.name for option in command.options] == ["--real"]
+    (command,) = read_man_page(render(page), ["tool"])
+    assert [option.name for option in command.options] == ["--really"]
 
 
 @pytest.mark.parametrize(
-    "text", ["", "\x00" * 100, ".SH NAME", ".TP\n" * 1000, "\\f" * 5000, ".It Fl\n" * 100, "[" * 3000]
+    "text", ["", "\x00" * 100, "NAME", "       -a\n" * 1000, "\x08" * 5000, " " * 30_000, "[" * 3000, "\x1b]8;" * 500]
 )
 def test_broken_page_is_no_command(text):
     assert read_man_page(text, ["tool"]) == []
-    assert len(read_man_page(f".SH NAME\ntool \\- x\n.SH SYNOPSIS\n.B tool\n{text}", ["tool"])) == 1
+    assert len(read_man_page(f"NAME\n     tool - x\nSYNOPSIS\n     tool\n{text}", ["tool"])) == 1
+
+
+PLAIN = """TOOL(1)          TOOL(1)
+
+NAME
+     tool - do things
+
+SYNOPSIS
+     tool [-x] file ...
+     other [-y]
+
+OPTIONS
+     -a, --all
+             Take all.
+
+             -b is not declared here.
+
+     -c      Count the words
+             of a file.
+     -d
+     --depth n
+             Go down.
+     --six6 Use the one column.
+
+     As in this example:
+
+           -e     no option
+"""
+
+
+def test_tags_are_found_by_the_indentation_of_their_text():
+    (command,) = read_man_page(PLAIN, ["tool"])
+    assert [(one.names, one.description) for one in command.options[:4]] == [
+        (("-a", "--all"), "Take all."),
+        (("-c",), "Count the words of a file."),
+        (("-d", "--depth"), "Go down."),
+        (("--six6",), "Use the one column."),
+    ]
+    assert [(one.name, one.repeats) for one in command.operands] == [("file", True)]
+
+
+def test_text_of_the_program_man_has_no_formatting_and_plain_dashes():
+    page = ".TH tool 1\n.SH NAME\ntool \\- \\fBbold\\fR \\fIitalic\\fR \\(lqquoted\\(rq\n.SH OPTIONS\n.TP\n-a\u2010b\ntext\n"
+    text = render(page)
+    assert 'tool - bold italic "quoted"' in text
+    assert "-a-b" in text
+
+
+@pytest.mark.parametrize("loop", [".while 1 text\\n(.i", ".while 1 \\{\\\n.\\}"])
+def test_page_without_an_end_is_cut_off(loop, monkeypatch):
+    monkeypatch.setattr("toolwire.retrieve.commands.man_program._PAGE_SECONDS", 1.0)
+    monkeypatch.setattr("toolwire.retrieve.commands.man_program._MAX_RENDERED", 10_000)
+    assert len(render(f".TH tool 1\n.SH NAME\ntool \\- x\n{loop}\n")) <= 10_000
+
+
+def test_page_that_is_found_is_read_once(tmp_path):
+    (tmp_path / "man" / "man1").mkdir(parents=True)
+    page = VECTORS / "man" / "man1" / "factor.1"
+    (tmp_path / "man" / "man1" / "factor.1").write_bytes(page.read_bytes())
+
+    def load():
+        return Catalogue(Roots((str(tmp_path / "man"),)), cache=tmp_path / "cache", find_program=lambda name: name)
+
+    catalogue = load()
+    (found,) = catalogue.load()
+    assert (found.is_summary, found.options, bool(found.summary)) == (True, (), True)
+    ((command,),) = catalogue.read([found])
+    assert (command.is_summary, command.summary) == (False, found.summary)
+    catalogue = load()
+    assert catalogue.load() == [found]
+    with started.recorded() as programs:
+        assert catalogue.read([found]) == [[command]]
+    assert programs == []
+    ((searched, _),) = CommandIndex([found], reader=catalogue.read).search(found.summary, 3)
+    assert searched == command
+
+
+def test_manuals_are_not_read_without_their_program(monkeypatch):
+    monkeypatch.setattr("toolwire.retrieve.commands.catalogue.find_system_program", lambda name: None)
+    catalogue = Catalogue(Roots((str(VECTORS / "man"),)))
+    assert catalogue.load() == []
+    assert "man was not found" in catalogue.problem
+
+
+def test_manuals_are_found_by_name_without_lexgrog(monkeypatch):
+    monkeypatch.setattr(
+        "toolwire.retrieve.commands.catalogue.find_system_program",
+        lambda name: None if name == "lexgrog" else find_system_program(name),
+    )
+    catalogue = Catalogue(Roots((str(VECTORS / "man"),)), find_program=lambda name: name if name == "factor" else None)
+    (found,) = catalogue.load()
+    assert (found.name, found.summary) == ("factor", "factor command")
+    assert "lexgrog" in catalogue.problem
+    ((command,),) = catalogue.read([found])
+    assert command.summary != found.summary
 
 
 def test_zsh_completion_is_a_command():
@@ -175,7 +273,7 @@ def test_cache_reads_only_changed_pages(tmp_path):
     read = []
     catalogue = Catalogue(Roots((str(tmp_path / "man"),)), cache=tmp_path / "cache", find_program=lambda name: name)
     first = catalogue.load(lambda done, total: read.append((done, total)))
-    assert read == [(0, 2), (1, 2), (2, 2)]
+    assert read == [(0, 2), (1, 2), (2, 2)]  # both are common
     read.clear()
     assert catalogue.load(lambda done, total: read.append((done, total))) == first
     assert read == []
@@ -233,7 +331,9 @@ def test_real_pages_of_this_machine_are_read():
     if not all(any(page.name == f"{name}.1.gz" and page.is_file() for page in pages) for name in ("ls", "cp", "grep")):
         pytest.skip("no man pages on this machine")
     found = {
-        page.name: read_man_page(read_text(page), [page.name.split(".")[0]])[0] for page in pages if page.is_file()
+        page.name: read_man_page(render(read_page(page)), [page.name.split(".")[0]])[0]
+        for page in pages
+        if page.is_file()
     }
     assert {"-a", "-l", "-R"} <= {name for option in found["ls.1.gz"].options for name in option.names}
     assert found["cp.1.gz"].operands[0].name == "source"

@@ -329,8 +329,11 @@ def _load_commands(arguments: argparse.Namespace) -> CommandIndex:
     from .command_help import learn_command
 
     cache = cache_folder()
+    catalogue = Catalogue(find_roots(), cache=cache)
+    if catalogue.problem is not None:
+        print_note(catalogue.problem)
     with ProgressBar("reading man pages and completions") as bar:
-        commands = Catalogue(find_roots(), cache=cache).load(bar)
+        commands = catalogue.load(bar)
     learned = [command for name in arguments.learn for command in learn_command(name)]
     replaced = {command.words for command in learned}
     every = [*learned, *(command for command in commands if command.words not in replaced)]
@@ -339,7 +342,9 @@ def _load_commands(arguments: argparse.Namespace) -> CommandIndex:
         raise ConfigError("no man pages or completion files were found", hint=hint)
     with ProgressBar("encoding common commands") as bar:
         folder = cache / "learned" if learned else cache
-        return CommandIndex(every, encoder=_open_encoder(arguments), cache=folder, progress=bar)
+        return CommandIndex(
+            every, encoder=_open_encoder(arguments), cache=folder, progress=bar, reader=catalogue.read
+        )
 
 
 def _open_encoder(arguments: argparse.Namespace) -> Encoder | None:

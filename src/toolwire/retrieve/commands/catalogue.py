@@ -1,12 +1,13 @@
-"""Find the commands of this machine: read man pages and completions within limits, and cache the result.
+"""Find the commands of this machine: read manuals and completions within limits, and cache the result.
 
-    commands = Catalogue(find_roots()).load(progress)
+    catalogue = Catalogue(find_roots())
+    commands = catalogue.load(progress)
+    catalogue.read(commands[:6])  # with the options and operands of their pages
 
-Nothing is run. A command is listed if its program is found in a folder of PATH. The cache is a file in the user's cache
-folder; a page is read again if its size or time of change differs.
-
-The folders are not trusted: only regular files are read. A cache is trusted only if its folder and file belong to this
-user and no other user can write them.
+`load` reads the names and summaries of all pages, and the pages of common commands. `man` takes 0.07 seconds for a page,
+so that the other ones are read when a search finds them. No command of the catalogue is run. A command is listed if its
+program is found in a folder of PATH. The cache is a file in the user's cache folder; a page is read again if its size or
+time of change differs.
 """
 
 from __future__ import annotations
@@ -14,112 +15,24 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import secrets
 import stat
-import sys
 import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from itertools import islice, product
+from itertools import chain, islice, product
 from pathlib import Path
 
 import msgspec
 
 from ...ir.value import Value
-from .command import COMMAND_NAME, SystemCommand, find_program, program_folders
+from .command import COMMAND_NAME, SystemCommand, find_program, find_system_program, program_folders
+from .common_tasks import COMMON_TASKS
 from .effects import refusal_reason, starts_programs
-from .manuals import is_alias, read_bash_completion, read_man_page, read_zsh_completion
-
-MAX_FILE = 1_000_000  # the longest pages, such as bash(1), have less than half of it; also stops decompression bombs
-"""Bytes of a page, also after decompression."""
-
-_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
-
-
-def read_text(path: Path) -> str:
-    """Read a regular file, decompressed if it is gzip. Raise ValueError for one beyond MAX_FILE or for a device."""
-    data = _read(path, MAX_FILE)
-    if path.suffix == ".gz":
-        data = zlib.decompressobj(wbits=31).decompress(data, MAX_FILE + 1)  # the first member
-        if len(data) > MAX_FILE:
-            raise ValueError(f"{path} is larger than {MAX_FILE} bytes")
-    return data.decode("utf-8", "replace")
-
-
-def _read(path: Path, limit: int, *, is_private: bool = False) -> bytes:
-    """Return the content of a file, which is checked after it is opened: a path can change in between.
-
-    Raises `ValueError` for a special or large file, and `PermissionError` if `is_private` and others can write it.
-    """
-    descriptor = os.open(path, _FLAGS | (_NO_LINK if is_private else 0))
-    with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > limit:
-            raise ValueError(f"{path} is not a regular file of at most {limit} bytes")
-        if is_private and not _is_private(status):
-            raise PermissionError(f"{path} belongs to another user, or others can write it")
-        data = file.read(limit + 1)
-    if len(data) > limit:
-        raise ValueError(f"{path} is larger than {limit} bytes")
-    return data
-
-
-def _is_private(status: os.stat_result) -> bool:
-    if sys.platform == "win32":
-        return True
-    is_own = status.st_uid == os.geteuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    return is_own and (stat.S_ISDIR(status.st_mode) or status.st_nlink == 1)
-
-
-def is_private_file(path: Path) -> bool:
-    """Return True for a regular file of this user that no other user can write."""
-    status = path.lstat()
-    return stat.S_ISREG(status.st_mode) and _is_private(status)
-
-
-def open_private_folder(folder: Path) -> bool:
-    """Create a folder that only this user can use, or restrict its mode.
-
-    Returns False if it is a link, belongs to another user or cannot be created.
-    """
-    with suppress(OSError):
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        status = folder.lstat()
-        if not stat.S_ISDIR(status.st_mode):
-            return False
-        if sys.platform == "win32":
-            return True
-        if status.st_uid != os.geteuid():
-            return False
-        if stat.S_IMODE(status.st_mode) != 0o700:
-            folder.chmod(0o700)
-        return True
-    return False
-
-
-def read_private(path: Path, limit: int) -> bytes:
-    """Read a file of a private folder. Raise OSError or ValueError for a foreign, shared, linked or large file."""
-    if not open_private_folder(path.parent):
-        raise PermissionError(f"{path.parent} is not a private folder")
-    return _read(path, limit, is_private=True)
-
-
-def write_private(path: Path, data: bytes) -> None:
-    """Replace a file of a private folder in one step.
-
-    Errors are ignored: without the cache, the next start only takes longer.
-    """
-    if not open_private_folder(path.parent):
-        return
-    new = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
-    with suppress(OSError):
-        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK | getattr(os, "O_BINARY", 0), 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-        new.replace(path)
-
+from .files import MAX_FILE, read_page, read_private, read_regular, write_private
+from .man_program import read_summaries, render_page
+from .manuals import read_bash_completion, read_man_page, read_zsh_completion
 
 ReadProgress = Callable[[int, int], None]
 FindProgram = Callable[[str], str | None]
@@ -128,7 +41,10 @@ MAX_FILES = 20_000  # a full desktop has some thousands of pages and completions
 MAX_SECONDS = 120.0  # the user waits for the first call; the files read so far are cached
 """Time to read files anew. The rest is read by later calls."""
 
-_FORMAT = 2  # of the cache; to be raised when the readers change
+_MAX_WORKERS = 8  # of `man`; each is a pipeline of five programs
+_COMMON_PAGES = frozenset(name.replace(" ", "-") for name in COMMON_TASKS) | {name.split()[0] for name in COMMON_TASKS}
+
+_FORMAT = 3  # of the cache; to be raised when the readers change
 _MAX_CACHE = 200_000_000  # bytes; MAX_FILES records of 10 kB on average
 _PAGE = re.compile(r"(?P<stem>.+)\.(?P<section>[168])[a-z]*(?P<gz>\.gz)?")
 _MAX_DASHES = 4  # 2**(dashes - 1) ways to split a name are searched in the page
@@ -143,11 +59,15 @@ class Roots(Value, frozen=True):
 
 
 class _FileRecord(Value, frozen=True):
-    """The commands that were read from a file of this size and time of change."""
+    """The commands of a file of this size and time of change.
+
+    `summary`: a command of a man page that is not read yet. `commands`: the content, None before it is read.
+    """
 
     size: int
     changed: int
-    commands: tuple[SystemCommand, ...] = ()
+    summary: SystemCommand | None = None
+    commands: tuple[SystemCommand, ...] | None = None
 
 
 class _Cache(Value, frozen=True):
@@ -184,21 +104,29 @@ class Catalogue:
         key = hashlib.sha256(msgspec.json.encode(roots)).hexdigest()[:16]
         self._cache_file = None if cache is None else cache / f"commands-{key}.json"
         self._programs: dict[str, str | None] = {}
+        self._records: dict[str, _FileRecord] = {}
+        self._man = find_system_program("man")
+        self._lexgrog = find_system_program("lexgrog")
 
     @property
-    def key(self) -> str:
-        """The identity of the folders, for files that are derived from them."""
-        return "none" if self._cache_file is None else self._cache_file.stem
+    def problem(self) -> str | None:
+        """The reason why manuals are not read, or not searched by their summaries."""
+        if self._man is None:
+            return "the program man was not found: manuals are not read; name commands with --learn"
+        if self._lexgrog is None:
+            return "the program lexgrog (of man-db) was not found: most manuals are found by their names only"
+        return None
 
     def load(self, progress: ReadProgress | None = None) -> list[SystemCommand]:
         """Return the commands, from the cache where the files are unchanged, and update the cache.
 
-        `progress` is called for files read anew. Files that are not read within `MAX_SECONDS` are left for the next
-        start.
+        `progress` is called for files read anew, except for summaries, which take little time. Files that are not read
+        within `MAX_SECONDS` are left for the next start.
         """
         known = self._read_cache()
+        deadline = time.monotonic() + MAX_SECONDS
         files = list(self._files())[:MAX_FILES]
-        records: dict[str, _FileRecord] = {}
+        self._records = {}
         stale: list[tuple[Path, str, os.stat_result]] = []
         for path, kind in files:
             with suppress(OSError):
@@ -207,30 +135,117 @@ class Catalogue:
                 if not stat.S_ISREG(status.st_mode):
                     continue
                 if record is not None and (record.size, record.changed) == (status.st_size, status.st_mtime_ns):
-                    records[str(path)] = record
+                    self._records[str(path)] = record
                 else:
                     stale.append((path, kind, status))
-        deadline = time.monotonic() + MAX_SECONDS
-        for number, (path, kind, status) in enumerate(stale):
+        self._read_summaries([(path, status) for path, kind, status in stale if kind == "man"], deadline)
+        common = [path for path, kind in files if kind == "man" and self._is_common(path) and self._is_unread(path)]
+        completions = [one for one in stale if one[1] != "man"]
+        total = len(common) + len(completions)
+        if progress is not None and total:
+            progress(0, total)
+        for number, _ in enumerate(self._read_pages(common, deadline)):
+            if progress is not None:
+                progress(number + 1, total)
+        for number, (path, kind, status) in enumerate(completions):
             if time.monotonic() > deadline:
                 break
+            commands = _valid(_read_completion(path, kind))
+            self._records[str(path)] = _FileRecord(status.st_size, status.st_mtime_ns, None, commands)
             if progress is not None:
-                progress(number, len(stale))
-            commands = tuple(command for command in self._read_file(path, kind) if command.is_valid)
-            records[str(path)] = _FileRecord(status.st_size, status.st_mtime_ns, commands)
-        if progress is not None and stale:
-            progress(len(stale), len(stale))
-        if stale or len(records) != len(known):
-            self._write_cache(records)
-        return self._join([records[str(path)] for path, _ in files if str(path) in records])
+                progress(len(common) + number + 1, total)
+        if stale or common or len(self._records) != len(known):
+            self._write_cache()
+        return self._join(command for path, kind in files for command in self._listed(path, kind))
 
-    def _join(self, records: Iterable[_FileRecord]) -> list[SystemCommand]:
+    def read(self, commands: Sequence[SystemCommand]) -> list[list[SystemCommand]]:
+        """Return the commands with the content of their pages, each before its subcommands.
+
+        A list is empty if the command is refused or its page cannot be read. The content is cached.
+        """
+        pages = [Path(command.source) for command in commands if command.is_summary]
+        unread = list(dict.fromkeys(page for page in pages if self._is_unread(page)))
+        if list(self._read_pages(unread, time.monotonic() + MAX_SECONDS)):
+            self._write_cache()
+        return [self._content(command) if command.is_summary else [command] for command in commands]
+
+    def _content(self, command: SystemCommand) -> list[SystemCommand]:
+        record = self._records.get(command.source)
+        found = self._join((record.commands if record is not None else None) or ())
+        if found and not found[0].options:
+            found[0] = msgspec.structs.replace(found[0], options=command.options)  # of its completion
+        return found
+
+    def _listed(self, path: Path, kind: str) -> tuple[SystemCommand, ...]:
+        """Return the commands of a file: its content, or the summary of a page.
+
+        A page that is not common has its summary in any case, so that the search does not depend on earlier requests.
+        """
+        record = self._records.get(str(path))
+        if record is None:
+            return ()
+        if record.commands is not None and (kind != "man" or self._is_common(path)):
+            return record.commands
+        return () if record.summary is None else (record.summary,)
+
+    def _is_common(self, page: Path) -> bool:
+        found = _PAGE.fullmatch(page.name)
+        return found is not None and found["stem"] in _COMMON_PAGES
+
+    def _is_unread(self, page: Path) -> bool:
+        record = self._records.get(str(page))
+        return record is not None and record.summary is not None and record.commands is None
+
+    def _read_summaries(self, pages: Sequence[tuple[Path, os.stat_result]], deadline: float) -> None:
+        """Record the names and summaries of pages whose program exists."""
+        if self._man is None:
+            return
+        named = [(page, status, self._command_words(page)) for page, status in pages]
+        words = {page: found for page, _, found in named if found and not self._is_refused(found[0])}
+        wanted = [page for page, status in pages if page in words and status.st_size <= MAX_FILE]
+        summaries = {page: f"{' '.join(words[page])} command" for page in wanted}
+        if self._lexgrog is not None:
+            summaries = read_summaries(self._lexgrog, wanted, deadline)
+        for page, status in pages:
+            found = None
+            if summaries.get(page):
+                found = SystemCommand(words[page], summaries[page], source=str(page), is_summary=True)
+            if found is not None or time.monotonic() <= deadline:
+                known = found if found is not None and found.is_valid else None
+                self._records[str(page)] = _FileRecord(status.st_size, status.st_mtime_ns, known)
+
+    def _read_pages(self, pages: Sequence[Path], deadline: float) -> Iterator[Path]:
+        """Read pages and yield each one that is recorded. Several run at once."""
+        if not pages:
+            return
+        pool = ThreadPoolExecutor(min(_MAX_WORKERS, os.cpu_count() or 1, len(pages)), "toolwire-man")
+        try:
+            contents = pool.map(lambda page: None if time.monotonic() > deadline else self._render(page), pages)
+            for page, text in zip(pages, contents, strict=True):
+                if text is not None:
+                    words = self._command_words(page, text)
+                    commands = _valid(read_man_page(text, words, origin=str(page))) if words else ()
+                    record = self._records[str(page)]
+                    self._records[str(page)] = msgspec.structs.replace(record, commands=commands)
+                    yield page
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    def _render(self, page: Path) -> str:
+        """Return the text of a page; "" for a file that is too large or damaged."""
+        assert self._man is not None
+        try:
+            return render_page(self._man, read_page(page), page.parent.parent)
+        except (OSError, EOFError, zlib.error, ValueError):
+            return ""
+
+    def _join(self, commands: Iterable[SystemCommand]) -> list[SystemCommand]:
         """Return each command once: the first page, with the options of its completion if the page has none.
 
         Commands that are refused or start other programs are left out.
         """
         joined: dict[tuple[str, ...], SystemCommand] = {}
-        for command in (command for record in records for command in record.commands):
+        for command in commands:
             if self._is_refused(command.words[0]) or starts_programs(command):
                 continue
             known = joined.get(command.words)
@@ -269,42 +284,22 @@ class Catalogue:
         for root in self._roots.bash:
             yield from ((path, "bash") for path in _list_folder(Path(root)) if not path.name.startswith("_"))
 
-    def _read_file(self, path: Path, kind: str) -> list[SystemCommand]:
-        """Return the commands of a file; none for one that is too large or damaged."""
-        try:
-            source = read_text(path)
-            if kind == "zsh":
-                return read_zsh_completion(source, path.name[1:])
-            if kind == "bash":
-                return read_bash_completion(source, path.name) if COMMAND_NAME.fullmatch(path.name) else []
-            return self._read_page(path, source)
-        except (OSError, EOFError, zlib.error, ValueError, RecursionError):
-            return []
-
-    def _read_page(self, path: Path, source: str) -> list[SystemCommand]:
-        """Return the commands of a man page, or of the page that it is an alias of; none for another name or program."""
-        alias = is_alias(source)
-        if alias is not None:
-            source = _read_alias(path.parent, alias)
-        page = _PAGE.fullmatch(path.name)
-        if page is None or COMMAND_NAME.fullmatch(page["stem"]) is None:
-            return []
-        words = self._command_words(page["stem"], source)
-        return read_man_page(source, words, origin=str(path)) if words else []
-
-    def _command_words(self, stem: str, source: str) -> tuple[str, ...] | None:
+    def _command_words(self, page: Path, text: str = "") -> tuple[str, ...]:
         """Return the words of a page: `git-log` is `git log` if there is no program `git-log`.
 
-        Return None if there is no program for it.
+        The text of the page decides about further dashes. Return () if there is no program for it.
         """
+        found = _PAGE.fullmatch(page.name)
+        if found is None or COMMAND_NAME.fullmatch(found["stem"]) is None:
+            return ()
+        stem = found["stem"]
         if self._has_program(stem):
             return (stem,)
         parts = stem.split("-")
         if len(parts) == 1 or not self._has_program(parts[0]) or len(parts) > _MAX_DASHES + 1:
-            return None
-        text = re.sub(r"\\f.|\\&", "", source).replace("\\-", "-")
+            return ()
         splits = sorted(product(" -", repeat=len(parts) - 2), key=lambda marks: marks.count("-"))
-        for marks in splits:
+        for marks in splits if text else ():
             rest = "".join(f"{mark}{part}" for mark, part in zip((" ", *marks), parts[1:], strict=True))
             if re.search(rf"^[^\w\n]*{re.escape(parts[0] + rest)}(?![\w-])", text, re.MULTILINE):
                 return (parts[0], *rest.split())
@@ -319,23 +314,33 @@ class Catalogue:
         except (OSError, ValueError, RecursionError):
             return {}
         is_current = cache.format == _FORMAT and cache.program_path == os.environ.get("PATH", "")
-        is_valid = all(command.is_valid for record in cache.files.values() for command in record.commands)
+        commands = chain.from_iterable(
+            (*(record.commands or ()), *([] if record.summary is None else [record.summary]))
+            for record in cache.files.values()
+        )
+        is_valid = all(command.is_valid for command in commands)
         return cache.files if is_current and is_valid else {}
 
-    def _write_cache(self, records: dict[str, _FileRecord]) -> None:
+    def _write_cache(self) -> None:
         if self._cache_file is not None:
-            data = msgspec.json.encode(_Cache(_FORMAT, os.environ.get("PATH", ""), records))
+            data = msgspec.json.encode(_Cache(_FORMAT, os.environ.get("PATH", ""), self._records))
             if len(data) <= _MAX_CACHE:
                 write_private(self._cache_file, data)
 
 
-def _read_alias(folder: Path, name: str) -> str:
-    """Read the page that another one names. It is a file of the same folder."""
-    for candidate in (name, f"{name}.gz"):
-        path = folder / candidate
-        if path.is_file():
-            return read_text(path)
-    return ""
+def _read_completion(path: Path, kind: str) -> list[SystemCommand]:
+    """Return the commands of a completion; none for a file that is too large."""
+    try:
+        source = read_regular(path, MAX_FILE).decode("utf-8", "replace")
+    except (OSError, ValueError):
+        return []
+    if kind == "zsh":
+        return read_zsh_completion(source, path.name[1:])
+    return read_bash_completion(source, path.name) if COMMAND_NAME.fullmatch(path.name) else []
+
+
+def _valid(commands: Iterable[SystemCommand]) -> tuple[SystemCommand, ...]:
+    return tuple(command for command in commands if command.is_valid)
 
 
 def _list_folder(folder: Path) -> Sequence[Path]:

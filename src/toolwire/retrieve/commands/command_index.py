@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
@@ -16,9 +17,9 @@ from ...ir.tools import Tool
 from ...run.tools.words import split_words
 from ..documents import FIELDS, clean_text, make_document
 from ..index import ToolIndex
-from .catalogue import is_private_file, open_private_folder
 from .command import SystemCommand
 from .common_tasks import COMMON_TASKS
+from .files import is_private_file, open_private_folder
 
 if TYPE_CHECKING:
     from ..vectors import Encoder, ProgressCallback
@@ -28,6 +29,9 @@ _MAX_ABOUT = 80  # characters of the description of an option, of up to 30
 _WIDTH = 8  # ranked tools per command that is wanted, before common commands are preferred
 _COMMON = 1.6  # `ls` before `lsattr` for the same description. Not measured alone
 _RANK_OFFSET = 10  # of reciprocal rank fusion; smaller than the usual 60, because only the first few ranks are offered
+CommandReader: TypeAlias = Callable[[Sequence[SystemCommand]], list[list[SystemCommand]]]
+"""Read commands from their pages, each before its subcommands."""
+
 _MIN_WORDS = 2  # see `mentions`
 _MIN_SHARE = 0.45  # about half: a word of two, two of four
 _FORMAT = 1  # of the stored index; raise it when the searched text of a command changes
@@ -59,11 +63,14 @@ class CommandIndex:
         encoder: Encoder | None = None,
         cache: Path | None = None,
         progress: ProgressCallback | None = None,
+        reader: CommandReader | None = None,
     ) -> None:
         """Index the commands by words, and common ones by meaning, too, if there is an encoder.
 
-        `cache`: the folder of a saved index, which is used if the commands are the same.
+        `cache`: the folder of a saved index, which is used if the commands are the same. `reader`: reads the pages of
+        commands that are found by their summaries.
         """
+        self._reader = reader
         self._commands = {command.tool_name: command for command in reversed(commands)}  # the first of a name
         self._commands = dict(reversed(self._commands.items()))
         tools = [_searched_tool(command) for command in self._commands.values()]
@@ -88,8 +95,20 @@ class CommandIndex:
         if self._common is not None:
             by_meaning = [hit.tool.name for hit in self._common.search(text, _WIDTH * k)]
             scores = _join_ranks(sorted(scores, key=lambda name: -scores[name]), by_meaning)
-        best = sorted(scores, key=lambda name: -scores[name])[:k]
-        return [(self._commands[name], scores[name]) for name in best if name in self._commands]
+        ranked = iter(sorted(scores, key=lambda name: -scores[name]))
+        best: list[tuple[SystemCommand, float]] = []
+        while len(best) < k and (names := list(islice(ranked, k - len(best)))):
+            best += [(command, scores[name]) for name, command in self._read(names, text)]
+        return best
+
+    def _read(self, names: Sequence[str], text: str) -> Iterator[tuple[str, SystemCommand]]:
+        """Yield commands with the content of their pages, or the best subcommand; none for a page that is refused."""
+        commands = [self._commands[name] for name in names]
+        found = [[command] for command in commands] if self._reader is None else self._reader(commands)
+        words = frozenset(split_words(text))
+        for name, read in zip(names, found, strict=True):
+            if read:
+                yield name, max(read, key=lambda one: len(words.intersection(split_words(f"{one.name} {one.summary}"))))
 
     def mentions(self, request: str, commands: Sequence[SystemCommand]) -> bool:
         """Return True if one of the commands contains two words of the request, or about half of them.

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec.structs import replace
 
 from .command import COMMAND_NAME, CommandOption, Operand, SystemCommand
-from .roff import PageEntry, PageSection, read_sections
-from .synopsis import SynopsisLine, first_sentence, mark_variables, read_option, read_usage, usage_lines
+from .man_program import PageEntry, PageSection, read_sections
+from .synopsis import SynopsisLine, first_sentence, read_option, read_usage, usage_lines
 
 # Read commands from man pages: name, summary, options, operands, and the subcommands that a page lists.
 
@@ -28,19 +28,11 @@ _WITHOUT_OPTIONS = frozenset(
 _COMMAND_SECTION = re.compile(r".*\b(?:SUB)?COMMANDS?\b|DESCRIPTION|ACTIONS|OPERATIONS")
 _SUBCOMMAND = re.compile(r"([a-z](?:[a-z0-9]|-(?=[a-z0-9]))*+)(?=\s|,|$)")
 _BRACES = re.compile(r"\{((?:[^{}]++|\{[^{}]*+\})*+)\}")
-_ALIAS = re.compile(r"\.so\s+(?:man\d\w*/)?([A-Za-z0-9._+-]+)")
 
 
-def is_alias(source: str) -> str | None:
-    """Return the file name of the page that a page consists of (`.so man1/grep.1`)."""
-    lines = [line for line in source[:2_000].splitlines() if line.strip() and not line.startswith(('.\\"', "'\\\""))]
-    found = _ALIAS.match(lines[0]) if lines and len(lines) <= 2 else None
-    return None if found is None else found.group(1)
-
-
-def read_man_page(source: str, words: Sequence[str], *, origin: str = "") -> list[SystemCommand]:
-    """Return the command of a page and its subcommands, which share options; none without a summary."""
-    sections = read_sections(source, name=" ".join(words))
+def read_man_page(text: str, words: Sequence[str], *, origin: str = "") -> list[SystemCommand]:
+    """Return the command of a rendered page and its subcommands, which share options; none without a summary."""
+    sections = read_sections(text)
     summary = _summary(sections)
     if not summary:
         return []
@@ -142,7 +134,7 @@ def _subcommands(
 
 def _alternatives(lines: Iterable[str]) -> Iterator[tuple[str, SynopsisLine]]:
     """Yield the alternatives of a synopsis that begin with a word: `{update | install PACKAGE...}`."""
-    text = mark_variables(" ".join(lines)[:4_000], ())
+    text = " ".join(lines)[:4_000]
     for group in _BRACES.findall(text):
         for alternative in _split_alternatives(group):
             found = _SUBCOMMAND.match(alternative.strip())

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from .command import CommandOption, Operand, OptionStyle, property_name
-from .roff import ITALIC_END, ITALIC_START
 
 _NAME = re.compile(r"--?[A-Za-z0-9@#?](?:[A-Za-z0-9_.+]|-(?=[A-Za-z0-9]))*")
 _SEPARATOR = re.compile(r"(?<!\s)\s*+(?:,|\||/|\bor\b)\s*+(?=--?\w)")
@@ -112,7 +111,7 @@ _OPTIONS = re.compile(r"(?:general |global |log |common )?-*(?:options?|flags?|o
 _LITERAL = re.compile(r"[a-z][a-z0-9-]*")
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_-]*")
 _PLAIN = re.compile(r"(?:[a-z][a-z0-9_-]*|[A-Z][A-Z0-9_-]*)(?:\.\.\.)?")
-_ITALIC = re.compile(f"{ITALIC_START}([^{ITALIC_START}{ITALIC_END}]*+){ITALIC_END}")
+_OTHER_COMMAND = re.compile(r"[a-z][\w.-]*+(?: ++[\[{<(-]|$)")  # the usage of another command of the page
 _SIMPLIFIED = (
     (re.compile(r"\\"), ""),
     (re.compile(r"--\[no-\]"), "--"),
@@ -145,28 +144,18 @@ def usage_lines(lines: Iterable[str], words: Sequence[str]) -> list[str]:
     """Return the usages of a synopsis without the words of the command. A usage begins with these words."""
     starts = (" ".join(words), "-".join(words))
     usages: list[str] = []
+    continues = False
     for line in lines:
-        plain = mark_variables(line.strip(), starts)
+        plain = line.strip()
         start = next((start for start in starts if re.match(rf"{re.escape(start)}(?![\w-])", plain)), None)
         if start is not None:
             usages.append(plain[len(start) :].strip())
-        elif usages and line.strip() and len(usages[-1]) < _MAX_USAGE:
+            continues = True
+        elif not plain or _OTHER_COMMAND.match(plain):
+            continues = False
+        elif continues and len(usages[-1]) < _MAX_USAGE:
             usages[-1] += f" {plain}"
     return usages[:_MAX_LINES]
-
-
-def mark_variables(line: str, starts: Sequence[str]) -> str:
-    """Write the italic words of a line as `<word>`. Pages of Git set the command itself in italics."""
-
-    def write(found: re.Match[str]) -> str:
-        text = found.group(1).strip()
-        if text.startswith(tuple(starts)):
-            return f" {text} "
-        return " ".join(
-            word if word.startswith("-") or not word[:1].isalpha() else f"<{word}>" for word in text.split()
-        )
-
-    return _ITALIC.sub(write, line).strip()
 
 
 def read_usage(text: str) -> SynopsisLine:
@@ -177,7 +166,7 @@ def read_usage(text: str) -> SynopsisLine:
     pieces = _TOKEN.findall(text)[:_MAX_TOKENS]
     reader = _UsageReader(has_variables=any(map(_is_variable, pieces)), choices=_choice_groups(pieces))
     for position, piece in enumerate(pieces):
-        reader.read(position, piece)
+        reader.read(position, piece, is_repeated=pieces[position + 1 : position + 2] == ["..."])
     return SynopsisLine(tuple(reader.literals), tuple(reader.operands[:_MAX_OPERANDS]))
 
 
@@ -215,7 +204,7 @@ class _UsageReader:
         self._may_repeat = False
         self._only_words = True  # no operand or option so far: words are literals
 
-    def read(self, position: int, piece: str) -> None:
+    def read(self, position: int, piece: str, *, is_repeated: bool) -> None:
         """Read the next piece of a usage line: a bracket, a bar, an option or a name."""
         if piece in ("...", "…"):
             self._repeat()
@@ -233,7 +222,7 @@ class _UsageReader:
         elif piece.startswith("-"):
             self._read_option(piece)
         else:
-            self._read_word(piece)
+            self._read_word(piece, is_repeated=is_repeated)
 
     def _read_option(self, piece: str) -> None:
         """Skip the value: the words that follow in the same brackets, or the next word outside of brackets."""
@@ -244,10 +233,10 @@ class _UsageReader:
             self._only_words = False
         self._may_repeat = False
 
-    def _read_word(self, piece: str) -> None:
+    def _read_word(self, piece: str, *, is_repeated: bool) -> None:
         """Read a name as the value of an option (ignored), a literal of the command, or an operand.
 
-        After a bar it is an alternative of the name before, and is ignored.
+        After a bar it is an alternative of the name before, and is ignored. No literal is repeated or follows `--`.
         """
         name, repeats = piece.strip("<>").rstrip("."), piece.endswith("...")
         follows_bar, self._follows_bar = self._follows_bar, False
@@ -255,7 +244,7 @@ class _UsageReader:
         may_repeat, self._may_repeat = self._may_repeat, False
         if is_value or follows_bar or _OPTIONS.fullmatch(name):
             self._may_repeat = may_repeat and follows_bar
-        elif self._has_variables and _LITERAL.fullmatch(piece):
+        elif self._has_variables and _LITERAL.fullmatch(piece) and not (is_repeated or self._after_dashes):
             if self._only_words and not self._groups:
                 self.literals.append(piece)
         elif piece.startswith("<") or _PLAIN.fullmatch(piece):
