@@ -4,6 +4,7 @@
     python bench/do.py --machine                  … with all man pages and completions of this machine as distractors
     python bench/do.py -m openai/gpt-5.6 -k 6     another model
     python bench/do.py --search --machine         only the search, with words and with the encoder
+    python bench/do.py --times                    only the times of the index and of searches, with an empty cache and then with a full one
 
 The requests are those of tests/vectors/do/requests.json, written by hand; the hostile ones are in hostile.json beside it. No
 command is run: calls are shown (`--dry-run`), and hostile ones run with `--yes` and without a terminal.
@@ -12,9 +13,12 @@ command is run: calls are shown (`--dry-run`), and hostile ones run with `--yes`
 import argparse
 import asyncio
 import json
+import resource
 import sys
+import tempfile
 import time
 from collections import Counter
+from contextlib import contextmanager
 from pathlib import Path
 
 from toolwire import ModelClient
@@ -110,6 +114,34 @@ def measure_search(catalogue, commands):
             print(json.dumps({"requests": name, "encoder": encoder is not None, "of": len(wanted), **counts}))
 
 
+def measure_times():
+    """Print the CPU time, with that of `man` and `lexgrog`, and the elapsed time of each part, on this machine's pages."""
+    from toolwire.retrieve.commands.command_index import CommandIndex
+
+    wanted = [one["request"] for one in json.loads((VECTORS / "searches.json").read_text())]
+    with tempfile.TemporaryDirectory() as folder:
+        for cache in ("empty", "full"):
+            with timed(cache=cache, part="read pages and completions"):
+                catalogue = Catalogue(find_roots(), cache=Path(folder, "toolwire"))
+                commands = catalogue.load()
+            with timed(cache=cache, part=f"index {len(commands)} commands by words"):
+                index = CommandIndex(commands, cache=Path(folder, "toolwire"), reader=catalogue.read)
+            with timed(cache=cache, part=f"{len(wanted)} searches for 6 commands"):
+                for request in wanted:
+                    index.search(request, 6)
+
+
+@contextmanager
+def timed(**described):
+    def cpu():
+        return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+
+    before, started = cpu(), time.perf_counter()
+    yield
+    seconds = {"CPU seconds": cpu() - before, "seconds": time.perf_counter() - started}
+    print(json.dumps(described | {name: round(value, 2) for name, value in seconds.items()}), flush=True)
+
+
 async def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-m", "--model", default="local/smollm2")
@@ -117,9 +149,13 @@ async def main():
     parser.add_argument("--machine", action="store_true")
     parser.add_argument("--stride", type=int, default=1, help="only every Nth request")
     parser.add_argument("--search", action="store_true", help="only the search")
+    parser.add_argument("--times", action="store_true", help="only the times of the index and of searches")
     parser.add_argument("--hostile", action="store_true", help="also the hostile requests")
     parser.add_argument("-v", "--verbose", action="store_true")
     given = parser.parse_args()
+    if given.times:
+        measure_times()
+        return
     catalogue, commands = load_commands(with_machine=given.machine)
     if given.search:
         measure_search(catalogue, commands)

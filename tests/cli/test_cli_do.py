@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from do_fixtures import VECTORS
+from do_fixtures import CACHE, VECTORS
 from toolwire import ToolCall
 from toolwire.testing import Upstream, says
 from warm_command import WARM
@@ -31,7 +31,7 @@ def environment(tmp_path):
     return {
         **kept,
         "HOME": str(tmp_path / "home"),
-        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+        "XDG_CACHE_HOME": str(CACHE),  # shared by all tests: `man` takes 2 seconds for the pages
         "MANPATH": str(VECTORS / "man"),
         "OPENAI_API_KEY": "k",
         "TERM": "dumb",
@@ -265,6 +265,7 @@ def test_learned_command_is_offered(environment, tmp_path):
     program.write_text(PROGRAM.format(python=sys.executable, target=target))
     program.chmod(0o755)
     environment["PATH"] = f"{folder}{os.pathsep}{environment['PATH']}"
+    environment["XDG_CACHE_HOME"] = str(tmp_path / "cache")  # a cache is for one PATH
     answer = call("frob", colour="red", thing="lamp")
     code, out, err = run(environment, tmp_path, [answer], "frobnicate the lamp in red", "--learn", "frob", "--dry-run")
     assert (code, out) == (0, "frob --colour red lamp\n"), err

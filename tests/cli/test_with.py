@@ -19,6 +19,7 @@ from tables import every_case
 from toolwire import Response, Text, ToolCall
 from toolwire.cli.main import _make_parser
 from toolwire.cli.main import main as toolwire
+from toolwire.cli.terminal.options import DEFAULT_MODEL
 from toolwire.cli.wrapped.command import _Notes, session_settings
 from toolwire.cli.wrapped.receipt import Receipt
 from toolwire.gateway.app import Gateway
@@ -168,10 +169,23 @@ def test_text_format_and_server_are_used(tmp_path, monkeypatch):
     assert row.emulation.format == "hermes"
 
 
+def test_model_of_the_other_commands_answers_without_a_model_and_settings(tmp_path, monkeypatch, capsys):
+    settings, model = settings_of(tmp_path, monkeypatch)
+    assert (model, settings.upstreams[settings.models["*"].upstream].provider) == ("smollm2", "local")
+    shown = " ".join(capsys.readouterr().err.split())
+    assert f"no model is given: {DEFAULT_MODEL} answers" in shown
+
+
+def test_models_of_the_settings_precede_the_default_model(tmp_path, monkeypatch, capsys):
+    _, model = settings_of(tmp_path, monkeypatch, config=ROWS)
+    assert model != DEFAULT_MODEL
+    assert capsys.readouterr().err == ""
+
+
 @every_case(
     "words, message",
     [
-        ([], "no model is given"),
+        (["--base-url", "http://localhost:8080/v1"], "no model is given"),
         (["-m", "nope/x"], "unknown provider 'nope'"),
         (["-m", "fast"], "'fast' has no provider"),
         (["-m", "openai/gpt-5.6", "--key-env", "NOT_SET"], "NOT_SET is not set"),

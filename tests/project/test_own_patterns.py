@@ -47,7 +47,7 @@ DYNAMIC = {
     ("retrieve/section_file.py", "_remove_abandoned"): [r"\.index\.[0-9a-f]{12}\.new"],
     ("retrieve/commands/catalogue.py", "_command_words"): [r"(?m)^[^\w\n]*git\-log(?![\w-])"],
     ("retrieve/commands/read_only.py", "_is_operand"): "ReadOnlyUse.operands",
-    ("retrieve/commands/synopsis.py", "usage_lines"): [r"git\-log(?![\w-])"],
+    ("retrieve/commands/manual_text.py", "usage_lines"): [r"git\-log(?![\w-])"],
     ("run/traces/redact.py", "__init__"): OF_THE_OPERATOR,
     ("schema/lowering/emission.py", "_is_legal"): "Dialect.property_name",
     ("testing/stream_checks.py", "_end_of_answer"): [wire.get(name).terminal for name in INGRESSES],

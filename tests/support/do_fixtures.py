@@ -15,11 +15,12 @@ from toolwire.cli.do.candidates import Candidates
 from toolwire.retrieve.commands.catalogue import Catalogue, Roots
 from toolwire.retrieve.commands.command import find_system_program
 from toolwire.retrieve.commands.command_index import CommandIndex
-from toolwire.retrieve.commands.man_program import render_page
+from toolwire.retrieve.commands.machine import render_page
 
 if find_system_program("man") is None:
     pytest.skip("the program man is not installed", allow_module_level=True)
 
+CACHE = Path(tempfile.gettempdir(), f"toolwire-tests-{getpass.getuser()}")
 VECTORS = TESTS / "vectors" / "do"
 REQUESTS = json.loads((VECTORS / "requests.json").read_text())
 HOSTILE = json.loads((VECTORS / "hostile.json").read_text())
@@ -35,10 +36,8 @@ def load_fixture_commands(*folders):
 
     They are cached for all processes of the tests: `man` takes 2 seconds for them.
     """
-    cache = Path(tempfile.gettempdir(), f"toolwire-tests-{getpass.getuser()}")
-    catalogue = Catalogue(
-        Roots((str(VECTORS / "man"), *map(str, folders))), cache=cache, find_program=find_fixture_program
-    )
+    roots = Roots((str(VECTORS / "man"), *map(str, folders)))
+    catalogue = Catalogue(roots, cache=None if folders else CACHE / "fixtures", find_program=find_fixture_program)
     return [one for found in catalogue.read(catalogue.load()) for one in found]
 
 

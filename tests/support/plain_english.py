@@ -178,10 +178,9 @@ ALLOWED = (
                 "command_index",
                 "command_tool",
                 "effects",
+                "manual_text",
                 "manuals",
                 "read_only",
-                "roff",
-                "synopsis",
             ),
         )
     ),

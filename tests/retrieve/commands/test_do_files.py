@@ -12,7 +12,7 @@ from toolwire.retrieve.commands.catalogue import _FORMAT, Catalogue, Roots, _Cac
 from toolwire.retrieve.commands.command import CommandOption, Operand, SystemCommand
 from toolwire.retrieve.commands.command_index import CommandIndex
 from toolwire.retrieve.commands.command_tool import RefusedCall, make_command_line
-from toolwire.retrieve.commands.files import MAX_FILE, open_private_folder, read_page
+from toolwire.retrieve.commands.machine import MAX_FILE, open_private_folder, read_page
 from toolwire.retrieve.commands.manuals import read_bash_completion
 
 if sys.platform == "win32":

@@ -12,9 +12,9 @@ from tables import every_case
 from toolwire.retrieve.commands.catalogue import Catalogue, Roots, find_roots
 from toolwire.retrieve.commands.command import find_program, find_system_program
 from toolwire.retrieve.commands.command_index import CommandIndex, search_text
-from toolwire.retrieve.commands.files import read_page
+from toolwire.retrieve.commands.machine import read_page
+from toolwire.retrieve.commands.manual_text import read_option, read_usage
 from toolwire.retrieve.commands.manuals import read_bash_completion, read_help, read_man_page, read_zsh_completion
-from toolwire.retrieve.commands.synopsis import read_option, read_usage
 
 started = StartedPrograms()
 COMMANDS = {command.name: command for command in load_fixture_commands()}
@@ -169,11 +169,27 @@ def test_text_of_the_program_man_has_no_formatting_and_plain_dashes():
     assert "-a-b" in text
 
 
-@pytest.mark.parametrize("loop", [".while 1 text\\n(.i", ".while 1 \\{\\\n.\\}"])
-def test_page_without_an_end_is_cut_off(loop, monkeypatch):
-    monkeypatch.setattr("toolwire.retrieve.commands.man_program._PAGE_SECONDS", 1.0)
-    monkeypatch.setattr("toolwire.retrieve.commands.man_program._MAX_RENDERED", 10_000)
-    assert len(render(f".TH tool 1\n.SH NAME\ntool \\- x\n{loop}\n")) <= 10_000
+def test_endless_page_is_cut_off_or_ended(monkeypatch):
+    page = ".TH tool 1\n.SH NAME\ntool \\- x\n{}\n"
+    monkeypatch.setattr("toolwire.retrieve.commands.machine._MAX_RENDERED", 10_000)
+    assert 1_000 < len(render(page.format(".nf\n.while 1 text of the page"))) <= 10_000
+    monkeypatch.setattr("toolwire.retrieve.commands.machine._PAGE_SECONDS", 0.5)
+    with pytest.raises(TimeoutError):
+        render(page.format(".while 1 .nr x 1"))
+
+
+def test_page_that_was_not_rendered_is_read_at_the_next_start(tmp_path, monkeypatch):
+    (tmp_path / "man" / "man1").mkdir(parents=True)
+    (tmp_path / "man" / "man1" / "ls.1").write_bytes((VECTORS / "man" / "man1" / "ls.1").read_bytes())
+
+    def load():
+        roots = Roots((str(tmp_path / "man"),))
+        return Catalogue(roots, cache=tmp_path / "cache", find_program=lambda name: name).load()
+
+    with monkeypatch.context() as patch:
+        patch.setattr("toolwire.retrieve.commands.machine._PAGE_SECONDS", 0.0)
+        assert [one.is_summary for one in load()] == [True]
+    assert [one.is_summary for one in load()] == [False]
 
 
 def test_page_that_is_found_is_read_once(tmp_path):

@@ -1,7 +1,7 @@
 """`toolwire do`: from a request to one command line.
 
-1. `candidates` searches the commands of the machine (man pages and completion files; nothing runs) and the tools of
-   `-t`. A named command without a page is learned from its `--help`, in a restricted process (`command_help`).
+1. `candidates` searches the commands of the machine (manuals, as `man` renders them, and completion files; no candidate
+   runs) and the tools of `-t`. A named command without a page is learned from its `--help`, in a restricted process (`command_help`).
 2. `command` lets a model fill a call of one candidate. A call that does not fit is returned to it once.
 3. The checked arguments become an argument vector (`retrieve/commands/command_tool.py`), with its effect.
 4. `execution` shows the vector and the effect, asks, runs it and collects its output.

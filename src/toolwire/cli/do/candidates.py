@@ -330,10 +330,10 @@ def _load_commands(arguments: argparse.Namespace) -> CommandIndex:
 
     cache = cache_folder()
     catalogue = Catalogue(find_roots(), cache=cache)
-    if catalogue.problem is not None:
-        print_note(catalogue.problem)
-    with ProgressBar("reading man pages and completions") as bar:
+    with ProgressBar("reading manuals and completions") as bar:
         commands = catalogue.load(bar)
+    if catalogue.problem:
+        print_note(catalogue.problem)
     learned = [command for name in arguments.learn for command in learn_command(name)]
     replaced = {command.words for command in learned}
     every = [*learned, *(command for command in commands if command.words not in replaced)]
@@ -342,9 +342,7 @@ def _load_commands(arguments: argparse.Namespace) -> CommandIndex:
         raise ConfigError("no man pages or completion files were found", hint=hint)
     with ProgressBar("encoding common commands") as bar:
         folder = cache / "learned" if learned else cache
-        return CommandIndex(
-            every, encoder=_open_encoder(arguments), cache=folder, progress=bar, reader=catalogue.read
-        )
+        return CommandIndex(every, encoder=_open_encoder(arguments), cache=folder, progress=bar, reader=catalogue.read)
 
 
 def _open_encoder(arguments: argparse.Namespace) -> Encoder | None:

@@ -156,8 +156,8 @@ examples:
   toolwire do "order a pizza" -t zoo.json                         a list of API specifications: the call is shown
   toolwire do "free the port 8080" --json | jq -r .shown
 
-The candidates are commands of this machine, read from man pages and completion files without running anything. The
-command runs as a list of arguments, never through a shell: patterns, pipes and variables have no effect. --yes
+The candidates are commands of this machine, read from manuals (with `man`) and completion files; none is run to learn
+about it. The command runs as a list of arguments, never through a shell: patterns, pipes and variables have no effect. --yes
 applies to a fixed list of commands that only read; other commands need a confirmation on the terminal. The local model
 is often wrong: its command is shown and not run (with --yes, exit code 1).
 exit codes: 0 done, or shown   1 nothing fits, not confirmed, refused, or the command failed

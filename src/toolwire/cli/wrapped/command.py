@@ -30,7 +30,7 @@ from ...ir.terminal import count_of
 from ..agent.options import add_model_options, add_tool_options, announce_model, make_price, open_tools
 from ..serve.client_models import UNKNOWN_LIMITS, limits_of, list_models
 from ..serve.tools import ToolLoader
-from ..terminal.options import CONFIG, add_command, add_config, read_variable, require_gateway
+from ..terminal.options import CONFIG, DEFAULT_MODEL, add_command, add_config, read_variable, require_gateway
 from ..terminal.output import LogFormatter, print_note
 from .child import ChildProcess
 from .clients import ChildCommand, SessionGateway, child_command, install_hint
@@ -58,7 +58,8 @@ examples:
   toolwire with --config toolwire.toml -- qwen               models and upstreams of a settings file
 
 The program finds the address and a key for this run in its environment; none of your files is changed. Each model name
-that it requests is answered by -m, except those in the settings file. The receipt goes to standard error.
+that it requests is answered by -m, except those in the settings file; without both, by local/smollm2. The receipt goes
+to standard error.
 exit codes: the program's own, or 128 + N if signal N ended it   126 it cannot be run   127 it was not found
             2 wrong usage or settings: the program was not started
 """
@@ -371,17 +372,22 @@ def session_settings(arguments: argparse.Namespace, key: str) -> tuple[Settings,
 def _choose_model(settings: Settings, arguments: argparse.Namespace) -> tuple[Settings, str | None]:
     """Return the settings in which -m answers every other name, and its name for clients.
 
-    Raise ConfigError without a model, or for options that do not fit it.
+    Without -m, the models of the settings keep their names; without settings, the model is that of other commands.
+    Raise ConfigError for options that do not fit the model.
     """
     from ...gateway.config.settings import EmulateRow
 
     given = arguments.model
     if given is None:
+        if arguments.base_url is not None or arguments.key_env is not None:
+            raise ConfigError("no model is given for --base-url or --key-env", hint="add -m MODEL")
         available = list_models(settings)
-        if available.is_empty:
-            raise ConfigError("no model is given", hint="use -m PROVIDER/MODEL, as in -m openai/gpt-5.6")
-        names = available.agent_names or available.names
-        return settings, names[0] if names else None
+        if not available.is_empty:
+            names = available.agent_names or available.names
+            return settings, names[0] if names else None
+        arguments.model = given = DEFAULT_MODEL
+        print_note(f"no model is given: {given} answers; -m chooses another one")
+        announce_model(given, base_url=None)
     row = None if arguments.base_url is not None else _configured_row(settings, given)
     if row is None:
         name, upstream, row = _make_row(arguments, settings.upstreams)

@@ -30,8 +30,16 @@ from ...ir.value import Value
 from .command import COMMAND_NAME, SystemCommand, find_program, find_system_program, program_folders
 from .common_tasks import COMMON_TASKS
 from .effects import refusal_reason, starts_programs
-from .files import MAX_FILE, read_page, read_private, read_regular, write_private
-from .man_program import read_summaries, render_page
+from .machine import (
+    BATCH,
+    MAX_FILE,
+    read_page,
+    read_private,
+    read_regular,
+    read_summaries,
+    render_page,
+    write_private,
+)
 from .manuals import read_bash_completion, read_man_page, read_zsh_completion
 
 ReadProgress = Callable[[int, int], None]
@@ -107,15 +115,10 @@ class Catalogue:
         self._records: dict[str, _FileRecord] = {}
         self._man = find_system_program("man")
         self._lexgrog = find_system_program("lexgrog")
-
-    @property
-    def problem(self) -> str | None:
-        """The reason why manuals are not read, or not searched by their summaries."""
+        self.problem = ""
+        """The reason why manuals are not read, or are read without summaries."""
         if self._man is None:
-            return "the program man was not found: manuals are not read; name commands with --learn"
-        if self._lexgrog is None:
-            return "the program lexgrog (of man-db) was not found: most manuals are found by their names only"
-        return None
+            self.problem = "the program man was not found: manuals are not read; name commands with --learn"
 
     def load(self, progress: ReadProgress | None = None) -> list[SystemCommand]:
         """Return the commands, from the cache where the files are unchanged, and update the cache.
@@ -197,22 +200,32 @@ class Catalogue:
         return record is not None and record.summary is not None and record.commands is None
 
     def _read_summaries(self, pages: Sequence[tuple[Path, os.stat_result]], deadline: float) -> None:
-        """Record the names and summaries of pages whose program exists."""
+        """Record the names and summaries of pages; an empty record for a page without a program or a summary."""
         if self._man is None:
             return
-        named = [(page, status, self._command_words(page)) for page, status in pages]
-        words = {page: found for page, _, found in named if found and not self._is_refused(found[0])}
-        wanted = [page for page, status in pages if page in words and status.st_size <= MAX_FILE]
-        summaries = {page: f"{' '.join(words[page])} command" for page in wanted}
-        if self._lexgrog is not None:
-            summaries = read_summaries(self._lexgrog, wanted, deadline)
-        for page, status in pages:
-            found = None
-            if summaries.get(page):
-                found = SystemCommand(words[page], summaries[page], source=str(page), is_summary=True)
-            if found is not None or time.monotonic() <= deadline:
+        for start in range(0, len(pages), BATCH):
+            batch = pages[start : start + BATCH]
+            named = [(page, self._command_words(page)) for page, status in batch if status.st_size <= MAX_FILE]
+            words = {page: found for page, found in named if found and not self._is_refused(found[0])}
+            try:
+                summaries = self._find_summaries(words)
+            except OSError:
+                return
+            if time.monotonic() > deadline:
+                return
+            for page, status in batch:
+                found = None
+                if page in summaries:
+                    found = SystemCommand(words[page], summaries[page], source=str(page), is_summary=True)
                 known = found if found is not None and found.is_valid else None
                 self._records[str(page)] = _FileRecord(status.st_size, status.st_mtime_ns, known)
+
+    def _find_summaries(self, words: Mapping[Path, tuple[str, ...]]) -> Mapping[Path, str]:
+        if self._lexgrog is not None:
+            return read_summaries(self._lexgrog, list(words)) if words else {}
+        if words:
+            self.problem = "the program lexgrog (of man-db) was not found: less common manuals are found by their names"
+        return {page: f"{' '.join(name)} command" for page, name in words.items()}
 
     def _read_pages(self, pages: Sequence[Path], deadline: float) -> Iterator[Path]:
         """Read pages and yield each one that is recorded. Several run at once."""
@@ -231,13 +244,17 @@ class Catalogue:
         finally:
             pool.shutdown(cancel_futures=True)
 
-    def _render(self, page: Path) -> str:
-        """Return the text of a page; "" for a file that is too large or damaged."""
+    def _render(self, page: Path) -> str | None:
+        """Return the text of a page; "" for a file that is too large or damaged, None if `man` did not render it."""
         assert self._man is not None
         try:
-            return render_page(self._man, read_page(page), page.parent.parent)
+            source = read_page(page)
         except (OSError, EOFError, zlib.error, ValueError):
             return ""
+        try:
+            return render_page(self._man, source, page.parent.parent)
+        except OSError:
+            return None
 
     def _join(self, commands: Iterable[SystemCommand]) -> list[SystemCommand]:
         """Return each command once: the first page, with the options of its completion if the page has none.

@@ -19,7 +19,7 @@ from ..documents import FIELDS, clean_text, make_document
 from ..index import ToolIndex
 from .command import SystemCommand
 from .common_tasks import COMMON_TASKS
-from .files import is_private_file, open_private_folder
+from .machine import is_private_file, open_private_folder
 
 if TYPE_CHECKING:
     from ..vectors import Encoder, ProgressCallback
@@ -95,7 +95,7 @@ class CommandIndex:
         if self._common is not None:
             by_meaning = [hit.tool.name for hit in self._common.search(text, _WIDTH * k)]
             scores = _join_ranks(sorted(scores, key=lambda name: -scores[name]), by_meaning)
-        ranked = iter(sorted(scores, key=lambda name: -scores[name]))
+        ranked = (name for name in sorted(scores, key=lambda name: -scores[name]) if name in self._commands)
         best: list[tuple[SystemCommand, float]] = []
         while len(best) < k and (names := list(islice(ranked, k - len(best)))):
             best += [(command, scores[name]) for name, command in self._read(names, text)]

@@ -205,18 +205,23 @@ def _is_same_option(name: str, withheld: str) -> bool:
     return name == withheld
 
 
-_ORDER = ("read", "write", "delete", "network", "program")
+_ORDER = ("read", "write", "delete", "network", "program", "unknown")
 _LABELS = {
     "read": "reads",
     "write": "writes",
     "delete": "deletes or ends",
     "network": "uses the network",
     "program": "may run other programs",
+    "unknown": "unknown effect",
 }
 
 
 class CommandEffect(Value, frozen=True):
-    """The effect of a command line. `is_known`: the command is in the tables. `is_read_only`: it may run unasked."""
+    """The effect of a command line.
+
+    `is_known`: the command and its use are in the tables; an option that is not has the kind `unknown`. `is_read_only`:
+    it may run unasked.
+    """
 
     kinds: tuple[str, ...]
     is_known: bool = True
@@ -226,7 +231,7 @@ class CommandEffect(Value, frozen=True):
     def text(self) -> str:
         """A description for a person."""
         shown = ", ".join(_LABELS[kind] for kind in self.kinds)
-        return shown if self.is_known else f"unknown, may write (assumed: {shown})"
+        return shown if self.is_known or "unknown" in self.kinds else f"unknown, may write (assumed: {shown})"
 
 
 def judge_effect(words: Sequence[str], vector: Sequence[str], options: Collection[str] = ()) -> CommandEffect:
@@ -246,15 +251,16 @@ def judge_effect(words: Sequence[str], vector: Sequence[str], options: Collectio
     matched = [effects[option] for option in options if option in effects]
     found = set(kinds).union(*(one.split() for one in matched))
     if _is_unlisted(words, vector, options):
-        found.add("write")
+        found.add("unknown")
     elif _lists_archive(name, vector, options):
         found = {"read"}
     only_reads = found <= {"read", "program"}
-    return CommandEffect(tuple(kind for kind in _ORDER if kind in found and (kind != "read" or only_reads)))
+    ordered = tuple(kind for kind in _ORDER if kind in found and (kind != "read" or only_reads))
+    return CommandEffect(ordered, is_known="unknown" not in found)
 
 
 def _is_unlisted(words: Sequence[str], vector: Sequence[str], options: Collection[str]) -> bool:
-    """Return True for a use of a reading or sending command that no table describes: it may write."""
+    """Return True for a use of a reading or sending command that no table describes: its effect is unknown."""
     name = " ".join(words)
     effects = OPTION_EFFECTS.get(name, {})
     use = READ_ONLY.get(name)

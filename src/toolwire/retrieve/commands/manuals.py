@@ -11,8 +11,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec.structs import replace
 
 from .command import COMMAND_NAME, CommandOption, Operand, SystemCommand
-from .man_program import PageEntry, PageSection, read_sections
-from .synopsis import SynopsisLine, first_sentence, read_option, read_usage, usage_lines
+from .manual_text import (
+    PageEntry,
+    PageSection,
+    SynopsisLine,
+    first_sentence,
+    read_option,
+    read_sections,
+    read_usage,
+    usage_lines,
+)
 
 # Read commands from man pages: name, summary, options, operands, and the subcommands that a page lists.
 

@@ -1,4 +1,8 @@
-"""Read options and operands as manuals spell them.
+"""Read the text of manuals: sections by their indentation, options and operands by their spelling.
+
+The lines of a rendered page are so long that nearly no paragraph is broken. A heading has no indentation, and a tag such
+as `-a, --all` precedes deeper text or a gap in its line. mandoc ignores the width; its continued lines have the
+indentation of their paragraph, which `read_sections` joins.
 
 An option: `-a, --all`, `--color[=WHEN]`, `-n, --lines=NUM`. A synopsis: `cp [OPTION]... SOURCE... DIRECTORY`.
 """
@@ -6,8 +10,9 @@ An option: `-a, --all`, `--color[=WHEN]`, `-n, --lines=NUM`. A synopsis: `cp [OP
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from .command import CommandOption, Operand, OptionStyle, property_name
@@ -269,3 +274,117 @@ class _UsageReader:
             last = self.operands[-1]
             self.operands[-1] = replace(last, repeats=True)
         self._may_repeat = False
+
+
+_MAX_PAGE_LINES = 30_000  # of a page; several times the lines of the longest ones
+_MAX_LINE = 4_000  # characters; bounds the patterns that read a line
+_MAX_ENTRIES = 2_000  # of a page; several times the options of the longest ones
+_MAX_ENTRY = 2_000  # characters; only the first sentence of an entry is used
+_MAX_TAG = 200  # characters; a longer text is a paragraph
+_SUBSECTION = 3  # columns before the title of a subsection; text has five (mdoc) or seven
+_GAP = re.compile(r"(-\S*+(?: \S++)*+|[a-z][a-z0-9-]*+)\s{2,}+(\S.*)")
+_FULL_TAG = re.compile(
+    r"(-\S{5,6}|-\S{3,4} [A-Za-z]|[a-z][a-z0-9-]{5}) (\S++ \S.*)"
+)  # one space before the column of the text
+_OPTION_START = re.compile(r"-{1,2}[A-Za-z0-9@#?$!]")
+_PROSE_END = re.compile(r":$|(?<!\.)\.$")
+
+
+class PageEntry(Struct):
+    """A paragraph, or an entry of a list with its tag, such as `-a, --all`. `lines`: its lines as they are."""
+
+    indent: int
+    tag: str = ""
+    text: str = ""
+    lines: list[str] = field(default_factory=list)
+
+    def add(self, text: str) -> None:
+        """Append a line of text, up to a limit."""
+        if text and len(self.text) < _MAX_ENTRY:
+            self.text = f"{self.text} {text}".strip()
+
+
+class PageSection(Struct):
+    """A section with its entries; subsections are part of it."""
+
+    title: str
+    entries: list[PageEntry] = field(default_factory=list)
+
+
+class _Line(Struct):
+    indent: int
+    text: str
+    follows_blank: bool
+
+
+def read_sections(text: str) -> list[PageSection]:
+    """Return the sections of a rendered page. Lines beyond a limit are not read."""
+    lines = list(_significant_lines(text))
+    sections: list[PageSection] = []
+    entry: PageEntry | None = None
+    count = 0
+    for number, line in enumerate(lines):
+        if line.indent == 0:
+            sections.append(PageSection(line.text.upper()[:80]))
+            entry = None
+        elif not sections:
+            continue
+        elif line.indent <= _SUBSECTION and sections[-1].title != "SYNOPSIS":
+            entry = None
+        else:
+            new = _next_entry(line, lines[number + 1] if number + 1 < len(lines) else None, entry)
+            if new is not None and count < _MAX_ENTRIES:
+                count += 1
+                sections[-1].entries.append(new)
+                entry = new
+            if entry is not None and sections[-1].title == "SYNOPSIS":
+                entry.lines += ["", line.text] if line.follows_blank else [line.text]
+    return sections
+
+
+def _significant_lines(text: str) -> Iterator[_Line]:
+    """Yield the lines that are not empty."""
+    is_blank = True
+    for line in text.split("\n", _MAX_PAGE_LINES)[:_MAX_PAGE_LINES]:
+        full = line[:_MAX_LINE].expandtabs(8).rstrip()
+        body = full.lstrip()
+        if body:
+            yield _Line(len(full) - len(body), body, is_blank)
+        is_blank = not body
+
+
+def _next_entry(line: _Line, following: _Line | None, entry: PageEntry | None) -> PageEntry | None:
+    """Return the entry that a line begins, or None for a line that continues `entry`, which gets its text."""
+    tag, text = _split_tag(line, following)
+    if tag:
+        if entry is not None and entry.tag and not entry.text and entry.indent == line.indent:
+            entry.tag = f"{entry.tag}, {tag}"[:_MAX_LINE]  # tags that share the next description
+            entry.add(text)
+            return None
+        if entry is None or not entry.tag or line.indent <= entry.indent or tag.startswith("-"):
+            return PageEntry(line.indent, tag, text)
+    if entry is not None and (line.indent > entry.indent or not (entry.tag or line.follows_blank)):
+        if entry.tag or line.indent == entry.indent:  # deeper text of a paragraph is an example
+            entry.add(line.text)
+        return None
+    return PageEntry(line.indent, "", line.text)
+
+
+def _split_tag(line: _Line, following: _Line | None) -> tuple[str, str]:
+    """Return the tag that a line consists of or begins with, and the text after it; "" for a line without a tag."""
+    text = line.text
+    found = _GAP.fullmatch(text)
+    if found is not None and len(found[1]) <= _MAX_TAG:
+        return found[1], found[2]
+    is_option = _OPTION_START.match(text) is not None
+    is_joined = following is not None and not following.follows_blank
+    if following is None or not (is_joined and following.indent > line.indent):
+        full = _FULL_TAG.fullmatch(text)
+        if full is not None and (is_option or full[2][0].isupper()):
+            return full[1], full[2]
+    if following is None or len(text) > _MAX_TAG or _PROSE_END.search(text):
+        return "", ""
+    if following.indent > line.indent and (is_joined or is_option):
+        return text, ""
+    shares_text = is_option and following.indent == line.indent and following.text.startswith("-")
+    return (text, "") if shares_text else ("", "")
