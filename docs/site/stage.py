@@ -22,6 +22,11 @@ _SEARCH_BOOSTS = {
     "experiments/": 0.5,
     "examples": 0.5,
     "rules/": 0.2,
+    "formats": 0.5,
+    "parser-names": 0.5,
+    "translation": 0.5,
+    "upstreams": 0.5,
+    "violations": 0.5,
     "retrieval": 3,
 }
 _STATIC = {"docs/architecture.svg": "architecture.svg", "docs/site/site.css": "site.css"}

@@ -274,11 +274,13 @@ def test_site_from_the_cache_is_that_of_a_full_build(tmp_path, monkeypatch):
 
 def test_searches_are_named_by_the_list():
     searches = json.loads((ROOT / "docs/site/searches.json").read_text(encoding="utf-8"))
-    assert len(searches) == 20
+    assert len(searches) == 40
 
 
 @pytest.mark.finding("NU8")
-@pytest.mark.parametrize(("found", "problems"), [(["b", "c", "a"], 0), (["b", "c", "d", "a"], 1)])
+@pytest.mark.parametrize(
+    ("found", "problems"), [(["b", "c", "a"], 0), (["b", "c", "d", "a"], 1), (["b", "c", "a#part"], 0)]
+)
 def test_page_after_the_third_place_of_a_search_is_a_miss(found, problems):
     from check_site import misses
 
