@@ -13,6 +13,7 @@ from tables import every_case
 TUTORIALS = sorted(ROOT.glob("docs/tutorials/*.md"))
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *TUTORIALS, ROOT / "bench/README.md"])
 GUIDES = sorted(ROOT.glob("docs/migrate/*.md"))  # test_migration_guides.py runs their code
+CLIENTS = re.compile(r"^```python\n.*?\b(ModelClient|Upstream)\(", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#\s]+)(#[\w-]+)?\)")
 
 
@@ -46,6 +47,13 @@ def test_ellipsis_matches_variable_output(output, expected):
 def test_page_accesses_no_text_of_a_part_of_unknown_type(page):
     """A part may have no text, so type checkers refuse it; a message has `text` and `results`."""
     assert re.findall(r"messages\[[^]]*\]\.parts\[[^]]*\]\.\w+", page.read_text(encoding="utf-8")) == []
+
+
+@every_case("page", [page for page in PAGES if page.parent.name != "site"], ids=page_id)
+def test_extra_of_clients_is_named_before_their_first_program(page):
+    text = page.read_text(encoding="utf-8")
+    program = next((block for block in FENCE.finditer(text) if CLIENTS.search(block[0])), None)
+    assert program is None or re.search(r"\.\[[\w,]*(net|gateway|dev)", text[: program.start()])
 
 
 @every_case("page", TUTORIALS, ids=page_id)

@@ -5,6 +5,7 @@ import builtins
 import os
 import re
 import symtable
+from typing import get_args
 
 import pytest
 
@@ -12,6 +13,9 @@ from doc_blocks import FENCE
 from guide_answers import ANSWERS
 from run_guide import blocks, guide_interpreter, run_guide
 from run_program import ROOT
+from toolwire.ir.response import FaultKind
+from toolwire.wire.models.litellm import PROVIDERS
+from toolwire.wire.models.vendors import names
 
 FOLDER = ROOT / "docs/migrate"
 
@@ -64,3 +68,19 @@ def test_every_guide_has_a_program_and_each_task_has_both_sides():
         shown = [[name for name, _, _ in FENCE.findall(task)] for task in tasks]
         assert sum(languages == ["py", "python", "text"] for languages in shown) >= 6
         assert all(languages in (["py", "python", "text"], ["sh"], []) for languages in shown)
+
+
+def test_page_lists_the_prefixes_of_litellm_and_the_kinds_of_errors():
+    text = (FOLDER / "litellm.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `(\w+)/…` \| (.*) \|$", text, re.MULTILINE))
+    renamed = {prefix: row for prefix, row in PROVIDERS.items() if prefix not in names()}
+    assert rows.keys() == {prefix for prefix, row in renamed.items() if row.provider is not None}
+    for prefix, row in renamed.items():
+        if row.provider is None:
+            assert f"`{prefix}/…`" in text
+            continue
+        ours, variables = rows[prefix].split(" | ")
+        assert f"`{row.provider}/…`" in ours
+        assert set(re.findall(r"\w*_\w+", variables)) == {*row.key_variables, *filter(None, [row.base_variable])}
+    kinds = re.findall(r"^\| `(\w+)` \| \d", (ROOT / "docs/clients.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted(kinds) == sorted(get_args(FaultKind))

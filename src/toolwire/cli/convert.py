@@ -256,7 +256,6 @@ def _print_results(
     silent: bool,
 ) -> None:
     """Print the results to standard output and the losses to standard error. `silent`: no results (`--strict`)."""
-    print_note(f"{source} {kind}", "dim")
     texts = {
         target: neutralise_json(body) if isinstance(body, str) else json_text(body)
         for target, (body, _) in results.items()
@@ -267,6 +266,7 @@ def _print_results(
         else:
             print("\n".join(columns(texts)))
         sys.stdout.flush()
+    print_note(f"{source} {kind}", "dim")
     for target, (_, losses) in results.items():
         print_losses(f"{paint(target, 'bold', sys.stderr)}: ", losses)
     for target, reason in failures.items():

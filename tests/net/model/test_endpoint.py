@@ -177,3 +177,38 @@ def test_model_name_is_escaped_in_the_url_path(model):
 def test_fields_are_renamed_only_on_the_wire_of_the_vendor(model, wire, fields):
     address = {} if "/" in model else {"base_url": "http://127.0.0.1:1/v1"}
     assert resolve(model, {"MISTRAL_API_KEY": "k"}, wire=wire, **address).renamed_fields == fields
+
+
+LITELLM = {"TOGETHERAI_API_KEY": KEY, "HOSTED_VLLM_API_BASE": "http://127.0.0.1:9/v1"}
+
+
+@every_case(
+    ("model", "vendor", "url"),
+    [
+        ("together_ai/a/b", "together", "https://api.together.xyz/v1/chat/completions"),
+        ("hosted_vllm/a/b", "vllm", "http://127.0.0.1:9/v1/chat/completions"),
+        ("ollama_chat/qwen3:8b", "ollama", "http://localhost:11434/api/chat"),
+        ("lm_studio/a", "lmstudio", "http://localhost:1234/v1/chat/completions"),
+    ],
+)
+def test_prefix_and_variables_of_litellm_are_accepted(model, vendor, url):
+    endpoint = resolve(model, LITELLM)
+    assert (endpoint.vendor.name, endpoint.model, endpoint.url(stream=False)) == (vendor, model.partition("/")[2], url)
+    assert endpoint.secrets == ({"authorization": f"Bearer {KEY}"} if vendor == "together" else {})
+    assert resolve(model, LITELLM, base_url="https://example.com", key=KEY).model == model
+
+
+@every_case(
+    ("model", "message"),
+    [
+        ("bedrock/claude", "bedrock/claude: Amazon Bedrock is not supported"),
+        ("azure_ai/m", "'azure_ai' has no address of its own"),
+        ("vertex_ai/claude-sonnet-5", "vertex-anthropic needs a project"),
+        ("fireworks_ai/m", "no key for fireworks"),
+        ("gpt-5.6", "'gpt-5.6' has no provider"),
+    ],
+)
+def test_prefix_of_litellm_without_an_equivalent_or_a_setting_is_refused(model, message):
+    with pytest.raises(ConfigError) as raised:
+        resolve(model, {})
+    assert raised.value.message == message

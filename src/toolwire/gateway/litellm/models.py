@@ -11,13 +11,12 @@ from ...ir.errors import ConfigError
 from ...ir.pointer import JSON, Object
 from ...net.model.endpoint_settings import parse_defaults
 from ...wire.loopback import is_loopback
+from ...wire.models.litellm import PROVIDERS, ProviderPrefix
 from ...wire.models.vendors import find
 from ..config.settings import UpstreamRow
 from .equivalents import (
-    PROVIDERS,
     SILENT_SETTINGS,
     ImportReport,
-    ProviderPrefix,
     find_note,
     find_prefix_problem,
     is_chat_model,

@@ -18,6 +18,7 @@ from ...ir.errors import ConfigError
 from ...ir.pointer import JSON, Object
 from ...wire.codec import WireCodec
 from ...wire.models.capabilities import CapabilityRow, ModelCapabilities
+from ...wire.models.litellm import find_prefixed
 from ...wire.models.profiles import match_capabilities, split_model
 from ...wire.models.vendors import COMPATIBLE, ApiKey, Surface, Vendor, find, names, surface_codec, vendor_codec
 from ...wire.protocol import Wire
@@ -326,7 +327,7 @@ def _split_model(model: str, base_url: str | None) -> tuple[Vendor, str]:
         example = f", as in ollama/{model}" if ":" in model else ""
         hint = f"write PROVIDER/MODEL{example}, or pass the address of the server: base_url=…"
         raise ConfigError(f"{model!r} has no provider", hint=hint)
-    return find(provider), name
+    return find_prefixed(provider, name) or find(provider), name
 
 
 class _Credentials(NamedTuple):
