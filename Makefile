@@ -9,7 +9,7 @@ WORKERS ?= auto
 # Tests start hundreds of processes; without cached bytecode each of them compiles the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-all test-learn demo-learn test-console test-soak test-load test-mcp test-clients test-templates test-adapters test-peers check bench docs release format lock advisories clean
+.PHONY: help demo test test-all test-learn demo-learn test-console fuzz test-soak test-load test-mcp test-clients test-templates test-adapters test-peers check bench docs release format lock advisories clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -74,6 +74,15 @@ test-console: $(VENV)/test .console/installed ## run the console in Debian's Chr
 
 demo-learn: $(VENV)/learn ## teach a small real model three tools on the CPU, and call one through the gateway: offline, minutes
 	$(BIN)/python examples/learn/tune_and_serve.py
+
+$(VENV)/fuzz: $(VENV)/core
+	$(PIP) install --editable '.[gateway]'
+	@touch $@
+
+SECONDS ?= 60
+
+fuzz: $(VENV)/fuzz ## search for inputs that break a parser of untrusted bytes, SECONDS=60 for each; needs PYTHON=python3.12 or newer
+	$(BIN)/python tests/fuzz/run.py --seconds $(SECONDS)
 
 test-soak: $(VENV)/test ## run 200 kills per store instead of 20, and the gateway under load for two minutes
 	$(BIN)/python tests/load/soak_gateway.py

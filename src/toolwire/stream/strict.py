@@ -47,7 +47,7 @@ def mask_escapes(data: bytes) -> bytes:
 
 
 def pointer_at(data: bytes, end: int | None = None) -> str:
-    """Return the pointer of the value in which the valid prefix `data[:end]` ends, or "" once BUDGET is spent."""
+    """Return the pointer of the value in which the prefix `data[:end]` ends; "" if it is invalid, or BUDGET is spent."""
     end = len(data) if end is None else end
     masked = mask_escapes(data)
     path: list[str | int | None] = []  # for each open container: a key (None while one is expected) or an index
@@ -56,9 +56,11 @@ def pointer_at(data: bytes, end: int | None = None) -> str:
         token = _next_token(masked, position, end)
         if token is None:
             return join(*(segment for segment in path if segment is not None))
-        position = token.end()
-        steps += 1
-        match masked[token.start(1)]:
+        position, steps = token.end(), steps + 1
+        mark = masked[token.start(1)]
+        if not path and mark in b"}],":  # the parser reports a cut escape after its place
+            return ""
+        match mark:
             case 0x7B:  # {
                 path.append(None)
             case 0x5B:  # [
