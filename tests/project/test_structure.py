@@ -34,7 +34,7 @@ SIZES = {
     "retrieve": (27, 4627),
     "run": (39, 6309),
     "schema": (30, 6202),
-    "stream": (10, 1848),
+    "stream": (10, 1850),
     "testing": (31, 4515),
     "text": (37, 7228),
     "toolwire": (0, 87),
