@@ -84,7 +84,10 @@ def test_requests_and_tool_lists_of_every_provider_are_read(file, capsys):
 
 def test_explain_prints_a_rule(capsys):
     assert main(["audit", "--explain", "TW031"]) == 0
-    assert "gemini" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "gemini" in out
+    assert main(["audit", "--explain", "tw031"]) == 0
+    assert capsys.readouterr().out == out
 
 
 @pytest.mark.parametrize(

@@ -23,15 +23,19 @@ _WIRES = {
     "openai_strict": ("openai_chat", "openai_responses"),
     "gemini_json_schema": ("gemini",),
 }
+_SERVER_ENGINES = {"vllm": "xgrammar", "sglang": "xgrammar", "llamacpp": "gbnf", "llama.cpp": "gbnf"}
+"""Servers of open models, by the engine that they prefer: vLLM's backend `auto` tries xgrammar first."""
 _SCHEMA_RULES = ("TW02", "TW03", "TW04")  # these rules name dialects, the others wires
 
 
 def parse_targets(names: Collection[str]) -> tuple[str, ...]:
-    """Split comma-separated names and check that each is a known target. Raise ConfigError if not."""
-    targets = tuple(dict.fromkeys(one.strip() for name in names for one in name.split(",") if one.strip()))
+    """Split comma-separated names, and replace a server by its engine. Raise ConfigError for an unknown name."""
+    given = (one.strip().lower() for name in names for one in name.split(",") if one.strip())
+    targets = tuple(dict.fromkeys(_SERVER_ENGINES.get(name, name) for name in given))
     for target in targets:
         if target not in DIALECTS:
-            raise ConfigError(f"unknown target {target!r}", hint=f"use one of {', '.join(DIALECTS)}")
+            known = ", ".join((*DIALECTS, *_SERVER_ENGINES))
+            raise ConfigError(f"unknown target {target!r}", hint=f"use one of {known}")
     return targets
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from html import escape
 from typing import NamedTuple
 
@@ -10,45 +10,62 @@ from ..ir.pointer import Object
 from ..ir.terminal import neutralise_line
 from ..ir.tools import Tool
 from .explain import explain, render_page
-from .findings import LEVELS, RULES, TARGETS, Finding, Level, applies_to
+from .findings import LEVELS, RULES, TARGETS, Finding, Level
 from .tools import Compatibility, estimate_tokens, rate_compatibility
 
-# errors that no translation of the tool repairs
-_NOT_REPAIRED = frozenset({"TW001", "TW016", "TW017", "TW027", "TW037", "TQ20"})
+# Errors that no translation of the tool repairs: rejected by the provider, or accepted although they mislead the model.
+_REJECTED = frozenset({"TW001", "TW027", "TW037"})
+_DANGEROUS = frozenset({"TW016", "TW017", "TQ20"})
+MARKS = {
+    "✓": "accepted unchanged",
+    "~": "translated without loss",
+    "!": "not fully enforced (number of losses)",
+    "⚠": "accepted, but dangerous: misleads the model",
+    "✗": "not accepted",
+}
+"""The marks of the overview with their meanings."""
 _SARIF_LEVELS: dict[Level, str] = {"error": "error", "warning": "warning", "info": "note"}
 
 
 class Report(NamedTuple):
-    """The audited tools, the findings, the targets of the overview, and notes on the input."""
+    """The audited tools, the findings, the targets of the overview, and notes on the input.
+
+    `errors` decide the marks (`errors_by_target`); `findings` may be only those that the user selected.
+    """
 
     tools: tuple[Tool, ...] = ()
     findings: tuple[Finding, ...] = ()
     targets: tuple[str, ...] = TARGETS
     notes: tuple[str, ...] = ()
+    errors: Mapping[tuple[str, str], Collection[str]] = {}
 
 
 def compatibility_matrix(report: Report) -> list[tuple[str, ...]]:
     """Return a header, and per tool a row with its mark for each provider and its estimated tokens."""
     rows: list[tuple[str, ...]] = [("tool", *report.targets, "tokens")]
-    errors: dict[str, set[str]] = {}
-    for finding in report.findings:
-        if finding.level == "error" and finding.tool:
-            errors.setdefault(finding.tool, set()).add(finding.rule)
     for tool in report.tools:
         marks = rate_compatibility(tool, report.targets)
-        cells = [_mark(marks[name], name, errors.get(tool.name, set())) for name in report.targets]
+        cells = [_mark(marks[name], report.errors.get((tool.name, name), ())) for name in report.targets]
         rows.append((tool.name, *cells, str(estimate_tokens(tool))))
     return rows
 
 
-def _mark(rated: Compatibility, target: str, errors: Collection[str]) -> str:
+def _mark(rated: Compatibility, errors: Collection[str]) -> str:
     """Return the mark of a schema; a tool with an error for the target is never marked as accepted unchanged."""
-    mark = rated.mark
-    if any(rule in _NOT_REPAIRED and applies_to(rule, RULES[rule].providers, (target,)) for rule in errors):
+    mark: str = rated.mark
+    if not _REJECTED.isdisjoint(errors):
         mark = "✗"
-    elif mark == "✓" and any(applies_to(rule, RULES[rule].providers, (target,)) for rule in errors):
+    elif mark != "✗" and not _DANGEROUS.isdisjoint(errors):
+        mark = "⚠"
+    elif mark == "✓" and errors:
         mark = "~"
     return f"{mark}{rated.losses or ''}"
+
+
+def marks_legend(rows: Iterable[Sequence[str]]) -> str:
+    """Return the meanings of the marks in rows of the overview; empty if every tool is accepted unchanged."""
+    used = {cell[:1] for row in rows for cell in row[1:-1]}
+    return "   ".join(f"{mark} {text}" for mark, text in MARKS.items() if mark in used) if used - {"✓"} else ""
 
 
 def sort_findings(findings: Sequence[Finding]) -> list[Finding]:
@@ -77,6 +94,7 @@ def as_markdown(report: Report) -> str:
     """Return the compatibility table, the findings and the notes as Markdown."""
     header, *rows = compatibility_matrix(report)
     lines = [_markdown_row(header), _markdown_row(["---"] * len(header)), *map(_markdown_row, rows), ""] if rows else []
+    lines += [legend, ""] if (legend := marks_legend(rows)) else []
     lines += [_markdown_row(["rule", "level", "tool", "location", "problem", "fix"]), _markdown_row(["---"] * 6)]
     lines += [
         _markdown_row([f.rule, f.level, f.tool, f"`{f.where}`", f.message, f.fix])
@@ -150,13 +168,14 @@ body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 76rem
 table { border-collapse: collapse; margin: 1rem 0 2rem; width: 100% }
 th, td { border-bottom: 1px solid var(--line); padding: .35rem .6rem; text-align: left; vertical-align: top }
 td { overflow-wrap: anywhere }
+.rule { white-space: nowrap }
 code { font: 13px ui-monospace, monospace }
 .error { color: var(--error) } .warning { color: var(--warning) } .info { color: var(--info) } .good { color: var(--good) }
+.danger { color: var(--error); font-weight: bold }
 .fix { opacity: .75 }
 .wide { overflow-x: auto }
 """
-_MARKS = {"✓": "good", "~": "good", "!": "warning", "✗": "error"}
-_LEGEND = "✓ accepted unchanged, ~ translated without loss, ! not fully enforced (number of losses), ✗ not accepted"
+_MARK_CLASSES = {"✓": "good", "~": "good", "!": "warning", "⚠": "danger", "✗": "error"}
 
 
 def render_html(report: Report, version: str) -> str:
@@ -189,14 +208,15 @@ def _escape_html(text: str) -> str:
 
 def _compatibility_table(report: Report) -> Iterable[str]:
     header, *rows = compatibility_matrix(report)
-    yield f"<h2>Tools by providers</h2>\n<p>{_LEGEND}</p>"
+    legend = ", ".join(f"{_mark_cell(mark)} {text}" for mark, text in MARKS.items())
+    yield f"<h2>Tools by providers</h2>\n<p>{legend}</p>"
     yield from _table(
         header, ([f"<code>{_escape_html(name)}</code>", *map(_mark_cell, cells)] for name, *cells in rows)
     )
 
 
 def _mark_cell(cell: str) -> str:
-    kind = _MARKS.get(cell[:1])
+    kind = _MARK_CLASSES.get(cell[:1])
     return f'<span class="{kind}">{_escape_html(cell)}</span>' if kind else _escape_html(cell)
 
 
@@ -210,7 +230,7 @@ def _cells(finding: Finding) -> list[str]:
     what = f"{_escape_html(RULES[finding.rule].title)}: {_escape_html(finding.message)}"
     return [
         f'<span class="{finding.level}">{finding.level}</span>',
-        finding.rule,
+        f'<span class="rule">{finding.rule}</span>',
         f"<code>{_escape_html(finding.tool)}</code>",
         f"<code>{_escape_html(finding.where)}</code>",
         f'{what}<br><span class="fix">{_escape_html(finding.fix)}</span>',

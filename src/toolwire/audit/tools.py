@@ -74,6 +74,28 @@ def audit_targets(tools: Sequence[Tool], targets: Sequence[str]) -> dict[str, tu
     }
 
 
+def errors_by_target(
+    lists: Iterable[Sequence[Tool]], targets: Sequence[str] = TARGETS
+) -> dict[tuple[str, str], set[str]]:
+    """Return the error rules that fire, by (name of the tool, target); `lists` are tools that are declared together.
+
+    Independent of the rules that a user selects, and of those that a declaration suppresses: a provider reads neither.
+    """
+    assert _RULE_MODULES
+    found: dict[tuple[str, str], set[str]] = {}
+    wanted = {
+        rule_id: [target for target in targets if is_selected(rule_id, targets=(target,))]
+        for rule_id, rule in RULES.items()
+        if rule.level == "error"
+    }
+    for tools in lists:
+        for rule_id, index, hit in _run_rules(tuple(tools), lambda rule_id: bool(wanted.get(rule_id))):
+            for target in wanted[rule_id]:
+                if index >= 0 and (not hit.providers or applies_to(rule_id, hit.providers, (target,))):
+                    found.setdefault((tools[index].name, target), set()).add(rule_id)
+    return found
+
+
 def _make_findings(
     given: tuple[Tool, ...],
     hits: Iterable[tuple[str, int, Hit]],

@@ -19,7 +19,7 @@ from .sources.documents import ToolDocuments, parse_file, read_bytes, replace_fi
 from .sources.targets import defines_tools
 from .sources.tool_source import SOURCE_HELP, add_source_options, read_declared, source_kind
 from .terminal.options import add_command, add_list, add_model
-from .terminal.output import json_text, print_note, table, terminal_width
+from .terminal.output import json_text, paragraph, print_note, table, terminal_width
 
 if TYPE_CHECKING:
     from ..audit.config_rules import ServerEntry
@@ -129,6 +129,9 @@ examples:
   toolwire audit --explain TW031
 
 ✓ accepted unchanged   ~ translated without loss   ! not fully enforced (number of losses)   ✗ not accepted
+⚠ accepted, but dangerous: hidden characters, instructions, or an example that violates the schema
+The marks follow from all rules, also from those that are not shown.
+targets vllm and sglang are xgrammar, llamacpp is gbnf: the engines that these servers use
 exit codes: 0 no finding at or above --fail-on   1 findings, or changed tools   2 wrong usage or unreadable input
 """
 _LEVELS = ("error", "warning", "info")
@@ -170,13 +173,14 @@ def run(arguments: argparse.Namespace) -> int:
     from ..audit.findings import TARGETS, parse_targets
     from ..audit.lock import lock
     from ..audit.report import Report
+    from ..audit.tools import errors_by_target
 
     if arguments.explain:
-        return _explain(arguments.explain)
+        return _explain(arguments.explain.upper())
     if not arguments.files and not arguments.body:
         raise ConfigError("no files given", hint="name a source of tools, such as tools.py")
     targets = parse_targets(arguments.target)
-    _check_prefixes([*arguments.select, *arguments.ignore])
+    select, ignore = _parse_prefixes(arguments.select), _parse_prefixes(arguments.ignore)
     inputs = read_all(arguments.files, arguments)
     tools = inputs.tools()
     if arguments.lock:
@@ -185,32 +189,35 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     if arguments.check_lock:
         return _check_lock(arguments.check_lock, tools)
-    findings = _collect_findings(inputs, {"select": arguments.select, "ignore": arguments.ignore, "targets": targets})
-    findings += _check_bodies(arguments)
+    findings = _collect_findings(inputs, {"select": select, "ignore": ignore, "targets": targets})
+    findings += _check_bodies(arguments, select, ignore)
     if arguments.write_baseline:
         known = sorted({fingerprint for finding in findings for fingerprint in finding.fingerprints})
         replace_file(arguments.write_baseline, json.dumps(known, indent=2) + "\n", mode=0o666)
     if arguments.baseline:
         known_before = set(load(arguments.baseline))
         findings = tuple(finding for finding in findings if not known_before.issuperset(finding.fingerprints))
-    _print_report(arguments.format, Report(tools, findings, targets or TARGETS, tuple(inputs.notes)))
+    errors = errors_by_target(inputs.tool_lists(), targets or TARGETS)
+    _print_report(arguments.format, Report(tools, findings, targets or TARGETS, tuple(inputs.notes), errors))
     if arguments.fail_on == "none" or arguments.write_baseline:
         return 0
     counted = _LEVELS[: _LEVELS.index(arguments.fail_on) + 1]
     return 1 if any(finding.level in counted for finding in findings) else 0
 
 
-def _check_prefixes(prefixes: Sequence[str]) -> None:
-    """Reject a prefix that matches no rule, because a misspelled `--ignore` would have no effect.
+def _parse_prefixes(given: Sequence[str]) -> list[str]:
+    """Return prefixes of rule ids in upper case.
 
-    Raise ConfigError for it.
+    Raises `ConfigError` for a prefix that matches no rule, because a misspelled `--ignore` would have no effect.
     """
     from ..audit.explain import list_rules
 
     known = [rule.id for rule in list_rules()]
+    prefixes = [prefix.upper() for prefix in given]
     for prefix in prefixes:
         if not any(name.startswith(prefix) for name in known):
             raise ConfigError(f"no rule id starts with {prefix!r}", hint=f"use {_describe_ids(known)}")
+    return prefixes
 
 
 def _collect_findings(inputs: AuditInput, rules: dict[str, Any]) -> tuple[Finding, ...]:
@@ -228,7 +235,7 @@ def _collect_findings(inputs: AuditInput, rules: dict[str, Any]) -> tuple[Findin
     return findings
 
 
-def _check_bodies(arguments: argparse.Namespace) -> tuple[Finding, ...]:
+def _check_bodies(arguments: argparse.Namespace, select: Sequence[str], ignore: Sequence[str]) -> tuple[Finding, ...]:
     """Return the findings of the files of `--body` under the constraints of `--provider`.
 
     Raises `ConfigError` without a provider and for a file that is not a JSON object.
@@ -248,8 +255,8 @@ def _check_bodies(arguments: argparse.Namespace) -> tuple[Finding, ...]:
             arguments.model,
             version=arguments.api_version,
             file=file,
-            select=arguments.select,
-            ignore=arguments.ignore,
+            select=select,
+            ignore=ignore,
         )
     return tuple(findings)
 
@@ -312,13 +319,14 @@ def _print_report(form: str, report: Report) -> None:
 def print_table(report: Report) -> None:
     """Print the matrix of tools by providers, then the findings. Either is left out if it is empty."""
     from ..audit.findings import RULES
-    from ..audit.report import compatibility_matrix, sort_findings
+    from ..audit.report import compatibility_matrix, marks_legend, sort_findings
 
     header, *rows = compatibility_matrix(report)
+    legend = marks_legend(rows)
     names = max((len(row[0]) for row in rows), default=0)
     if len("  ".join(("x" * names, *header[1:]))) > terminal_width():
         header, rows = ("tool", "tokens", "schema"), [_as_sentence(header, row) for row in rows]
-    for line in [*table(rows, header), ""] if rows else ():
+    for line in [*table(rows, header), *(paragraph(legend) if legend else ()), ""] if rows else ():
         print(line)
     shown = [
         (f.level, f.rule, f.tool or "-", f.where, f"{RULES[f.rule].title}: {f.message}")

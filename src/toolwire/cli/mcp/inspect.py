@@ -50,6 +50,7 @@ examples:
 
 `toolwire mcp read` reads a resource, `toolwire mcp prompt` gets a prompt, `toolwire mcp call` calls a tool.
 ✓ accepted unchanged   ~ translated without loss   ! not fully enforced (number of losses)   ✗ not accepted
+⚠ accepted, but dangerous: hidden characters, instructions, or an example that violates the schema
 exit codes: 0 all tools are usable   1 some are not, or tools differ from the lock   2 wrong usage, or no server
 """
 
@@ -79,7 +80,7 @@ async def _inspect(arguments: argparse.Namespace) -> int:
     Returns 1 if a server or tool has a problem.
     """
     from ...audit.report import Report
-    from ...audit.tools import audit_tools
+    from ...audit.tools import audit_tools, errors_by_target
 
     targets = parse_targets(arguments.targets) or TARGETS
     wanted = parse_targets([arguments.schema] if arguments.schema else [])
@@ -96,7 +97,8 @@ async def _inspect(arguments: argparse.Namespace) -> int:
             _print_schemas(shown, wanted[0], len(tools))
             return 1 if servers.problems else 0
         contents = {name: await _read_contents(client) for name, client in servers.clients.items()}
-        report = Report(shown, audit_tools(shown, ignore=arguments.ignore), targets)
+        findings = audit_tools(shown, ignore=[prefix.upper() for prefix in arguments.ignore])
+        report = Report(shown, findings, targets, errors=errors_by_target([shown], targets))
         if arguments.json:
             print(json_text(_report_as_json(servers, contents, report, log)))
         else:

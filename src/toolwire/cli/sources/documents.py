@@ -61,6 +61,13 @@ class ToolDocuments:
         requested = {msgspec.json.encode(tool): tool for tool in declared}
         return (*self.listed, *requested.values())
 
+    def tool_lists(self) -> list[Sequence[Tool]]:
+        """Return the tools that are declared together: those outside of requests, and each distinct list of a request."""
+        import msgspec
+
+        lists = {msgspec.json.encode(recorded.request.tools): recorded.request.tools for recorded in self.requests}
+        return [self.listed, *lists.values()]
+
     def _add_recording(self, file: str, data: bytes) -> None:
         """Add the tools of a HAR file or a file of JSON Lines; each has its entry or line as location."""
         from ...audit.findings import SourceLocation
