@@ -29,6 +29,7 @@ class NoCalls(StyleBase, frozen=True):
         raise Malformed("this style has no calls")
 
     def write(self, calls: Sequence[ToolCall]) -> str:
+        """Raise EncodeError, because the format has no calls."""
         raise EncodeError("this format has no calls", hint="render them with the format that without_calls() was given")
 
 

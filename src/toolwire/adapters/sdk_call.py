@@ -315,6 +315,7 @@ class AnswerEncoding:
         return self.encode_document(replace(response, id=call.answer_id or response.id))
 
     def encode_document(self, response: Response) -> Object:
+        """Encode a whole answer, and add its losses to the call."""
         document, losses = self.call.wire.encode_response(response, self.call.request)
         self.call.losses.extend(losses)
         return document

@@ -221,8 +221,9 @@ def may_need_call(request: Request) -> bool:
 def plan_call(request: Request) -> Plan:
     """Plan an answer that is a call.
 
-    Examples follow the system prompt, and a grammar enforces the format. Unless a call is required, optional arguments
-    that the prompt does not mention are withheld. Raises `ConfigError` if no function is declared.
+    Examples follow the system prompt, and a grammar enforces the format. Unless a call is required, optional
+    arguments that the prompt does not mention are withheld. Raises `ConfigError` if no function is declared. Withheld
+    arguments are losses of the plan.
     """
     choice = request.choice if requires_call(request) else _require_call(request.choice)
     withheld = Losses()

@@ -184,7 +184,7 @@ def report_incomplete_call(call: ToolCall, label: str, losses: Losses, path: str
 
 
 def stop_without_call(call: ToolCall, stop: Stop | None, losses: Losses, detail: str | None = None) -> Stop:
-    """Return the stop for an answer whose incomplete call was left out."""
+    """Return the stop for an answer whose incomplete call was left out; a changed stop is a loss."""
     if stop is not None and stop.reason not in ("stop", "tool_calls"):
         return stop
     losses.add("/stop", "stop reason", "rewritten", f"the call to {call.name} is {call.state}", "info")

@@ -82,7 +82,10 @@ ResultPart = Text | Media | Opaque
 
 
 def structured_as_text(result: ToolResult, path: str, losses: Losses) -> tuple[ResultPart, ...]:
-    """Return all of a result as parts; a structured value without text becomes JSON text."""
+    """Return all of a result as parts; a structured value without text becomes JSON text.
+
+    The form of a structured value is a loss.
+    """
     if result.structured is None:
         return result.parts
     has_text = any(isinstance(part, Text) and part.text for part in result.parts)
@@ -92,7 +95,10 @@ def structured_as_text(result: ToolResult, path: str, losses: Losses) -> tuple[R
 
 
 def found_as_text(result: ToolResult, path: str, losses: Losses) -> ToolResult:
-    """Return a result without references to tools that it loads; their names become text if it has no content."""
+    """Return a result without references to tools that it loads; their names become text if it has no content.
+
+    The references are a loss.
+    """
     if not result.found:
         return result
     detail = "results have no references to tools here: sent as text"
@@ -108,7 +114,7 @@ def result_parts(result: ToolResult, path: str, losses: Losses) -> tuple[ResultP
 
 
 def placeholder_arguments(call: ToolCall, losses: Losses, path: str) -> Object:
-    """Return substitute arguments for a call whose arguments are not an object."""
+    """Return substitute arguments for a call whose arguments are not an object, and add the loss."""
     if call.kind == "freeform":
         losses.add(path, "freeform call", "rewritten", "sent as a call with one argument, `input`", "info")
         return {"input": call.raw or ""}

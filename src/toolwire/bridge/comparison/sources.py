@@ -267,6 +267,7 @@ class TextDocument(ComparisonSource):
         }
 
     def write_wire(self, target: str, model: str | None) -> Written:
+        """Write the parsed answer for a wire, with its losses."""
         writer, losses = get(target), Losses()
         answer = self.response if model is None else replace(self.response, model=model)
         encoded, encode_losses = writer.encode_response(convert_response(answer, Exchange(), writer, losses))

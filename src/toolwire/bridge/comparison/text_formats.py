@@ -43,7 +43,7 @@ _LABEL = 60  # characters, as of other labels
 
 
 def write_request(request: Request, form: Format, losses: Losses) -> str:
-    """Return the raw prompt of a request. A model without a known chat template is shown with ChatML."""
+    """Return the raw prompt of a request, and add its losses. A model without a known chat template is shown with ChatML."""
     try:
         emulation = emulate(request, EmulationSettings(form, via="completions"))
     except ConfigError:
@@ -54,7 +54,7 @@ def write_request(request: Request, form: Format, losses: Losses) -> str:
 
 
 def write_response(response: Response, form: Format, losses: Losses) -> str:
-    """Return the text that a model would write for an answer."""
+    """Return the text that a model would write for an answer. Parts that the format cannot hold are losses."""
     begin, end = form.reasoning[0] if form.reasoning else ("", "")
     texts: list[str] = []
     for index, part in enumerate(response.parts):
@@ -71,7 +71,7 @@ def write_response(response: Response, form: Format, losses: Losses) -> str:
 
 
 def write_tools(tools: tuple[Tool, ...], form: Format, losses: Losses) -> str:
-    """Return the part of a prompt that declares the tools."""
+    """Return the part of a prompt that declares the tools. Built-in tools are losses."""
     for index, tool in enumerate(tools):
         if tool.kind == "builtin":
             losses.add(f"/tools/{index}", tool.name, "dropped", "only its provider can run it", "error")

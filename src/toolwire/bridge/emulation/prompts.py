@@ -63,7 +63,10 @@ def _render_assistant(
 
 
 def write_calls(calls: Sequence[ToolCall], form: Format, tools: Sequence[Tool], losses: Losses, index: int) -> str:
-    """Write the calls of message number `index` as the model would write them."""
+    """Write the calls of message number `index` as the model would write them.
+
+    A lost value, or more calls than the format allows, is a loss.
+    """
     if form.one_call and len(calls) > 1:
         losses.add(
             join("messages", index), "parallel calls", "rewritten", "the format allows one call per turn", "info"
@@ -88,7 +91,10 @@ def render_results(
     index: int,
     join_pieces: Callable[[Sequence[str]], str] = "".join,
 ) -> tuple[Part, ...]:
-    """Replace each result by text in the format. Its media follow it, because text cannot hold them."""
+    """Replace each result by text in the format. Its media follow it, because text cannot hold them.
+
+    Special tokens in a result are a loss.
+    """
     parts: list[Part] = []
     for part in message.parts:
         if not isinstance(part, ToolResult):

@@ -75,6 +75,7 @@ def limit_marks(
     """Keep as many marks as the target accepts, the last ones, and put longer times to live first. Return the tools.
 
     The prompt begins with the tools, then come the messages, which are changed in place; they have `count` marks.
+    Dropped marks are losses.
     """
     limit = wire.limits.cache_marks
     if limit is None:

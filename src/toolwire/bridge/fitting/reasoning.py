@@ -321,7 +321,7 @@ def drop_unlinked(
     """Drop reasoning without the output that it led to, in place; return the locations of the other parts.
 
     The provider links both by their ids. Recorded: "Item 'rs_…' of type 'reasoning' was provided without its required
-    following item."
+    following item." Dropped reasoning is a loss.
     """
     kept: list[tuple[Part, PartLocation]] = []
     following: Part | None = None

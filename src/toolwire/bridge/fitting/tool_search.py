@@ -255,7 +255,10 @@ def _loader_names(request: Request, outline: HistoryOutline | None) -> Iterator[
 
 
 def fit_search_tool(tool: Tool, index: int, wire: Wire, plan: SearchPlan, losses: Losses) -> Tool | None:
-    """Return a search tool in the form of the target, any other tool unchanged, and None for a search without use."""
+    """Return a search tool in the form of the target, any other tool unchanged, and None for a search without use.
+
+    Changed and dropped fields are losses.
+    """
     path = join("tools", index)
     method = hosted_method(tool)
     if method is not None and wire.name not in tool.extra:
@@ -299,7 +302,8 @@ def load_deferred(
 ) -> list[tuple[Tool, int]]:
     """Return the tools that the target gets now, with deferred tools as the plan loads them.
 
-    Found tools come last, in the order of their discovery; a tool that waits for a search is left out.
+    Found tools come last, in the order of their discovery; a tool that waits for a search is left out. A tool that is
+    declared at another time is a loss.
     """
     if plan.loading == "native" or not any(tool.deferred for tool, _ in tools):
         return list(tools)
@@ -418,7 +422,7 @@ class HistorySearch:
     def fit_result(self, result: ToolResult, kind: CallKind, wire: Wire, path: str, losses: Losses) -> ToolResult:
         """Return a result whose references the target can resolve, or whose text names the found tools.
 
-        `kind` is the kind of its call on the target.
+        `kind` is the kind of its call on the target. A dropped text is a loss.
         """
         can = wire.capabilities
         if kind == "search":
@@ -444,7 +448,10 @@ class HistorySearch:
         return tuple([self._loaded[name].name for name in result.found if name in self._loaded])
 
     def fit_hosted(self, part: Opaque, wire: Wire, path: str, losses: Losses) -> Opaque | None:
-        """Return a part of another provider's search in the form of the target; None if the target has none."""
+        """Return a part of another provider's search in the form of the target; None if the target has none.
+
+        A dropped part is a loss.
+        """
         if not self.plan.is_hosted:
             detail = "the target has no such search; the tools that it found are declared"
             losses.add(path, "tool search", "dropped", detail, "info")

@@ -50,7 +50,7 @@ def limit_tools(
     """Return at most `max_tools` tools in their order; each has its index in the request.
 
     Raise EncodeError if the named tools alone exceed the maximum, or if none is named and there is no chooser. Raise
-    ConfigError for a chooser that breaks its contract.
+    ConfigError for a chooser that breaks its contract. Tools that are left out are losses.
     """
     if max_tools is None or len(tools) <= max_tools or choose is keep_all:
         return tools
@@ -132,9 +132,10 @@ def fit_tools(
 ) -> tuple[list[tuple[Tool, int]], dict[str, Lowered]]:
     """Return the fitted tools with their indices in the request, and the tools whose arguments change shape.
 
-    `reserved` is the part of the budget of strict schemas that the schema of the answer uses. `choose` selects tools if
-    the target accepts fewer than the request has. `plan` decides about search tools and deferred tools. `names` get the
-    names of the tools. Raise EncodeError for two equal names and as in `limit_tools`.
+    `reserved` is the part of the budget of strict schemas that the schema of the answer uses. `choose` selects tools
+    if the target accepts fewer than the request has. `plan` decides about search tools and deferred tools. `names`
+    get the names of the tools. Raise EncodeError for two equal names and as in `limit_tools`. Changes of tools are
+    losses.
     """
     content = _functions_content(request, wire, plan) if isinstance(wire, WireCodec) and not names else None
     if content is None:

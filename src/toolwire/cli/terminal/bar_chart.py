@@ -94,7 +94,7 @@ def render_svg(title: str, groups: Iterable[BarGroup], largest: float) -> str:
 
 
 def check_plot_path(path: str | None) -> None:
-    """Refuse a name with another extension, or in a folder that does not exist, before work is done."""
+    """Raise ConfigError for a name with another extension, or in a folder that does not exist, before work is done."""
     if path is None:
         return
     if Path(path).suffix.lower() not in (".svg", ".html"):

@@ -84,7 +84,10 @@ def add_to(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command and return its exit code, or the one of a shell if it cannot be started."""
+    """Run the command and return its exit code, or the one of a shell if it cannot be started.
+
+    Raise ConfigError without a command, and on Windows.
+    """
     require_gateway()
     command = arguments.command[1:] if arguments.command[:1] == ["--"] else arguments.command
     if not command or not command[0]:

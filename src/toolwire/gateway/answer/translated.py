@@ -254,7 +254,7 @@ class TranslatedRequest:
         )
 
     def encode_answer(self) -> bytes:
-        """Encode the accepted answer for the client."""
+        """Encode the accepted answer for the client, and add its losses."""
         response = self._make_client_response()
         if self.recorder is not None:
             response = self.recorder.rewrite(response)

@@ -161,7 +161,10 @@ _MAX_CANDIDATES = 200_000  # characters of a text that all formats try; each par
 
 
 def text_view(request: TextRequest) -> TextAnswer:
-    """Parse the output of a model, and list the formats in which it has calls."""
+    """Parse the output of a model, and list the formats in which it has calls.
+
+    Raise ConfigError for an empty text.
+    """
     text = request.input
     if not text.strip():
         raise ConfigError("the input is empty", hint="paste the text of a model")

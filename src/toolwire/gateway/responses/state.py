@@ -153,6 +153,7 @@ class ResponseState:
             raise
 
     async def lock_conversation(self, access: StateAccess, conversation_id: str, token: str, pointer: str = "") -> None:
+        """Lock a conversation for one request. Raise ResponseStateError if another request has the lock."""
         if not await self._store.lock(access.owner, conversation_id, token, _LOCK_SECONDS):
             message = f"another request is writing to the conversation {conversation_id[:100]!r}"
             hint = "retry after that request has ended"

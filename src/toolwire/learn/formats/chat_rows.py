@@ -182,7 +182,7 @@ def _plain_result(result: ToolResult, path: str, losses: Losses) -> ToolResult:
 def results_in_call_order(example: Example, index: int, losses: Losses) -> list[ToolResult]:
     """Return the results in the message at `index` in the order of their calls, for formats without ids.
 
-    EncodeError if the message does not have exactly one result for each call before it.
+    EncodeError if the message does not have exactly one result for each call before it. A changed order is a loss.
     """
     pointer = f"/messages/{index}"
     before = example.messages[index - 1] if index else None
@@ -351,7 +351,7 @@ _WITHOUT_NULLS = Carried(nulls=False)
 
 
 def encode_object_row(example: Example, carried: Carried = _WITHOUT_NULLS) -> tuple[Object, Losses]:
-    """Encode an example with arguments as objects and tools as JSON text."""
+    """Encode an example with arguments as objects and tools as JSON text, and return its losses."""
     require_learnable(example)
     plain, losses = plain_example(example, carried, "TRL")
     row, more = encode_chat(plain, object_arguments=True, plain=True)
@@ -366,7 +366,8 @@ def encode_object_row(example: Example, carried: Carried = _WITHOUT_NULLS) -> tu
 def alternate(example: Example, losses: Losses) -> Example:
     """Return an example whose roles alternate and whose results are in the order of their calls.
 
-    Consecutive user messages are joined. EncodeError for every other order: the trainer would skip the row.
+    Consecutive user messages are joined. EncodeError for every other order: the trainer would skip the row. Joined
+    messages and a changed order of results are losses.
     """
     ordered = [
         Message("user", tuple(results_in_call_order(example, index, losses))) if is_result_message(message) else message

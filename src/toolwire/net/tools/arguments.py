@@ -60,11 +60,13 @@ def check_agent_arguments(**arguments: Any) -> None:
 
 
 def check_store(store: object) -> None:
+    """Raise ConfigError for a value that is no store, such as its address."""
     if store is not None and not hasattr(store, "claim"):
         raise ConfigError(f"store must be a store, got {store!r}", hint=f"pass open_store({store!r})")
 
 
 def check_approver(approve: object) -> None:
+    """Raise ConfigError for a value that is neither a function nor "suspend"."""
     if approve not in (None, "suspend") and not callable(approve):
         raise ConfigError(f'approve must be a function or "suspend", got {approve!r}')
 

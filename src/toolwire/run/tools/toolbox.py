@@ -263,7 +263,7 @@ class Toolbox:
         return self._derive(lambda entry: _rename_entry(entry, prefix + entry.name))
 
     def rename(self, names: Mapping[str, str]) -> Toolbox:
-        """Return the tools with new names, given by their old ones. The other tools keep theirs."""
+        """Return the tools with new names by their old ones; others keep theirs. ConfigError for an unknown name."""
         for name in names:
             if name not in self._entries:
                 similar = suggest_names(self.similar_names(name)).strip()

@@ -116,6 +116,7 @@ class AnnotationEmitter:
         return pointer, written if written in READ_KEYWORDS else "schema"
 
     def report_unenforced(self, node: Node, keyword: str, detail: str = "") -> None:
+        """Add a loss for a keyword that the provider does not enforce."""
         note = "stated in the description" if self._is_description_read(node) else "not stated"
         pointer, written = self._locate(node, keyword)
         check = "not enforced" if self.dialect.output else "checked afterwards"

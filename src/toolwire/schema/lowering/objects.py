@@ -28,7 +28,7 @@ from .emission import UNSET, CountBound, EmitContext, Emitted, PropertyNames
 def emit_tuple(emitter: EmitContext, node: TupleNode, depth: int) -> Emitted:
     """Emit a tuple as `prefixItems`, or as an object with one property per item where the dialect has none.
 
-    A tuple without items of its own is an array.
+    A tuple without items of its own is an array. A trailing null that such an object cannot hold is a loss.
     """
     if not node.items:
         max_items = node.max_items if node.rest is not None else 0

@@ -70,6 +70,7 @@ def _add_signature(
 
 
 def report_foreign(artefacts: tuple[Artefact, ...], losses: Losses, path: str) -> None:
+    """Add a loss for artefacts of another provider."""
     if any(artefact.provider != PROVIDER for artefact in artefacts):
         losses.add(f"{path}/artefacts", "artefact", "dropped", _FOREIGN)
 

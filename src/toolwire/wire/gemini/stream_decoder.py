@@ -223,6 +223,7 @@ class GeminiStreamDecoder(BaseStreamDecoder):
         self._read_chunk(document, events)
 
     def close(self) -> list[Event]:
+        """End the stream. Raise TruncatedStream if it stopped in the middle of an element."""
         if self._array is not None and self._array.close() and not self._is_complete():
             raise TruncatedStream("the stream stopped in the middle of an element", hint="retry the request")
         return super().close()

@@ -125,8 +125,9 @@ def _format_time(seconds: int) -> str:
 def write_created(created: int | None, form: Object, losses: Losses) -> Object:
     """Return the field `created_at`. Clients require one, so an answer without a time gets the Unix epoch.
 
-    `form` remembers the spelling of a document that was read from this wire: `:created_at` is the original text of the
-    time, or None if the document had no such field. Such an answer is written back without one.
+    `form` remembers the spelling of a document that was read from this wire: `:created_at` is the original text of
+    the time, or None if the document had no such field. Such an answer is written back without one. A time out of
+    range is a loss.
     """
     text = form.get(":created_at", "")
     if created is None:
@@ -193,6 +194,7 @@ def read_usage(body: Object) -> Usage | None:
 
 
 def write_usage(usage: Usage, losses: Losses) -> Object:
+    """Return the token counts; counts that Ollama does not have are losses."""
     for concept in ("cached", "cache_write", "reasoning"):
         if getattr(usage, concept):
             losses.add(f"/usage/{concept}", f"{concept} tokens", "dropped", "Ollama does not count them", "info")

@@ -372,7 +372,7 @@ def _write_media(part: Media) -> Object | None:
 def read_number_as_text(content: JSON, losses: Losses) -> str:
     """Return a number in place of a text: Workers AI sends digits this way (cloudflare/ai#651). A boolean is no text.
 
-    Raise ProtocolError for any other value.
+    Raise ProtocolError for any other value. The change is a loss.
     """
     if type(content) is bool:
         losses.add("/parts", "content", "dropped", "a boolean is no text")

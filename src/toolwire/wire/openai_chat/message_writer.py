@@ -179,7 +179,8 @@ def _restore_fields(out: Object, call: ToolCall) -> Object:
 def write_answer(parts: tuple[Part, ...], form: Object, losses: Losses, path: str, is_legacy: bool = False) -> Object:
     """Write the parts of an answer as one message.
 
-    `form`: how the message was written, if it came from this wire. `is_legacy`: calls are a `function_call`.
+    `form`: how the message was written, if it came from this wire. `is_legacy`: calls are a `function_call`. Parts
+    that a message cannot hold are losses.
     """
     out: Object = {"role": "assistant"}
     as_array = form.get(":content") == "list" or any(_needs_array(part) for part in parts)

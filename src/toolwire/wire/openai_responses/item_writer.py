@@ -228,5 +228,6 @@ def write_output_part(part: Text | Refusal) -> Object:
 
 
 def report_foreign(artefacts: tuple[Artefact, ...], losses: Losses, path: str) -> None:
+    """Add a loss for artefacts of another provider."""
     if any(artefact.provider != PROVIDER for artefact in artefacts):
         losses.add(f"{path}/artefacts", "artefact", "dropped", "it belongs to another provider")

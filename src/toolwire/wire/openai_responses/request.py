@@ -238,7 +238,7 @@ def _read_reasoning(value: JSON) -> ReasoningConfig | None:
 def encode_request(request: Request, items: ConversationItems | None = None) -> Encoded:
     """Encode a request; without a setting, `store` is false, because only this wire stores by default.
 
-    `items` may have the text of the first messages.
+    `items` may have the text of the first messages. Fields that this wire does not have are losses.
     """
     losses = Losses()
     out: Object = {"model": request.model} if request.model else {}
