@@ -16,14 +16,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
+from hashlib import sha256
 from typing import Any, Literal, TypeAlias
+from urllib.parse import quote
 
 from ...ir.errors import ConfigError
 from ...ir.pointer import JSON, Object
 from ...ir.text import dumps
+from ...ir.tools import Tool
 from ...net.tools.steps import Approver, ApproverThread
 from ...net.tools.stored_approvals import StoredApprovals
 from ...run.calls.context import CallContext, ProgressSink, ToolError, Transient
+from ...run.calls.gates import argument_key
 from ...run.calls.steps import ApprovalReply, Approve, Denied
 from ...run.values.records import Store
 from ...schema.validation.validator import validator
@@ -309,3 +313,32 @@ def make_approver(approve: Approver | Literal["elicit", "suspend"] | None, store
     if approve == "elicit":
         return ElicitApproval(stored)
     return stored if approve == "suspend" else approve
+
+
+_MAX_KEY_LENGTH = 255  # characters; as in a store, so that another toolwire process can forward any of its keys
+_MAX_PLAIN_KEY = 100  # characters of a key that is stored as text; a forwarded key stays short, whatever a hop adds
+
+
+def scope_key(key: str | None, arguments: Object, tool: Tool, principal: str) -> str | None:
+    """Return the store key of a call: of the key in its `_meta`, or else in its arguments. None if it has no key.
+
+    The principal is a part of it, so that callers cannot share keys. The prefix distinguishes the client's claim from
+    the server's: a client made with toolwire sends the key of its own claim, which may be in the same store, and would
+    wait for itself otherwise. Each server of a chain adds a prefix, and equal requests still have equal keys.
+
+    Raise RpcError for an empty or a long key in `_meta`; the gates of the call refuse one in the arguments.
+    """
+    if key is None:
+        key = argument_key(arguments, tool)
+        if key is None or not _is_valid_key(key):
+            return None
+    elif not _is_valid_key(key):
+        raise RpcError(INVALID_PARAMS, f"idempotency key must have 1 to {_MAX_KEY_LENGTH} characters, got {len(key)}")
+    scoped = f"mcp/{quote(principal, safe='')}/{key}"
+    if len(scoped) <= _MAX_PLAIN_KEY:
+        return scoped
+    return f"mcp-{sha256(scoped.encode('utf-8', 'surrogatepass')).hexdigest()}"
+
+
+def _is_valid_key(key: str) -> bool:
+    return 0 < len(key) <= _MAX_KEY_LENGTH

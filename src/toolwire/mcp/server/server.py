@@ -62,7 +62,7 @@ from ..protocol.rpc import (
 from .catalog import Catalog
 from .offers import Prompt, Resource, make_contents, make_messages
 from .protocol import SendMessage, ServeRequest
-from .request_context import InputNeeded, Listeners, RequestContext, make_approver, request_context_var
+from .request_context import InputNeeded, Listeners, RequestContext, make_approver, request_context_var, scope_key
 
 # The state that a server hands to its client and gets back: signed, bound to one request and one caller, with an
 # expiry.
@@ -130,7 +130,6 @@ def _refusal(reason: str) -> RpcError:
 
 
 _log = logging.getLogger("toolwire.mcp")
-_MAX_KEY_LENGTH = 200  # characters; with the principal before it, a key stays within the 255 of a store
 _MAX_THREADS = 32  # resources and prompts that are plain functions; half of those for tools
 _Worker: TypeAlias = Callable[[ServeRequest, RequestContext], Awaitable[Object]]
 
@@ -246,12 +245,14 @@ class Server:
         tool_call = read_call(work.request, work.meta)
         call, key = tool_call.call, tool_call.meta.idempotency_key
         box = self.runner.box
-        if box.find(call.name) is None:
+        entry = box.find(call.name)
+        if entry is None:
             suggest = partial(box.similar_names, call.name)
             raise unknown_tool(call.name, await to_thread(suggest) if box.needs_index(call.name) else suggest())
         if tool_call.answers or tool_call.state is not None:
             self._resume(work, exchange, tool_call.answers, tool_call.state)
-        keys = None if key is None else {call.id: _scope_key(key, exchange.principal)}
+        key = scope_key(key, call.arguments or {}, entry.tool, exchange.principal)
+        keys = None if key is None else {call.id: key}
         with owned_by(exchange.principal):
             (result,) = await self.runner.run([call], keys=keys, on_progress=exchange.progress_sink)
         if exchange.unanswered is not None and result_code(result) == "failed":
@@ -374,16 +375,6 @@ class _InputRequiredReply(NamedTuple):
     """An answer that requests input."""
 
     answer: Object
-
-
-def _scope_key(key: str, principal: str) -> str:
-    """Prefix the key with the principal, so that callers cannot share keys.
-
-    Raise RpcError for an empty or a long key.
-    """
-    if not 0 < len(key) <= _MAX_KEY_LENGTH:
-        raise RpcError(INVALID_PARAMS, f"idempotency key must have 1 to {_MAX_KEY_LENGTH} characters, got {len(key)}")
-    return f"{principal}/{key}" if principal else key
 
 
 def _prompt_arguments(offer: Prompt, params: Object) -> Object:

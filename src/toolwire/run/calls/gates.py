@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from ...ir.errors import ConfigError, SchemaError
 from ...ir.parts import ToolCall, ToolResult
 from ...ir.pointer import Object
+from ...ir.tools import Tool
 from ...schema.repair.arguments import repair_arguments
 from ...stream.strict import parse_arguments
 from ..session.auxiliary import refuse_repaired_call
@@ -107,11 +108,8 @@ def take_key(pending: Pending) -> Pending | ToolResult:
 
     A key of the client has precedence. An invalid key is refused.
     """
-    if KEY_ARGUMENT not in pending.arguments:
-        return pending
-    given = pending.arguments[KEY_ARGUMENT]
-    properties = (pending.tool.tool.input_schema or {}).get("properties")
-    if not isinstance(given, str) or (isinstance(properties, dict) and KEY_ARGUMENT in properties):
+    given = argument_key(pending.arguments, pending.tool.tool)
+    if given is None:
         return pending
     rest = {name: value for name, value in pending.arguments.items() if name != KEY_ARGUMENT}
     try:
@@ -120,6 +118,15 @@ def take_key(pending: Pending) -> Pending | ToolResult:
         return refusal(pending.call, "invalid_arguments", str(error))
     call = replace(pending.call, arguments=rest, raw=None)
     return replace(pending, arguments=rest, key=pending.key or key, call=call)
+
+
+def argument_key(arguments: Object, tool: Tool) -> str | None:
+    """Return the idempotency key in the arguments; None if there is none, or the tool has a parameter of that name."""
+    given = arguments.get(KEY_ARGUMENT)
+    if not isinstance(given, str):
+        return None
+    properties = (tool.input_schema or {}).get("properties")
+    return None if isinstance(properties, dict) and KEY_ARGUMENT in properties else given
 
 
 def lift(pending: Pending) -> Pending | ToolResult:
