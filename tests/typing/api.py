@@ -31,7 +31,18 @@ from toolwire.adapters import (
     register_detectors,
     without_calls,
 )
-from toolwire.bridge import Detected, Prepared, StreamTranslation, Translation, encode_best_version
+from toolwire.bridge import (
+    ComparedDocument,
+    Comparison,
+    Detected,
+    Placed,
+    PlacedLoss,
+    Prepared,
+    StreamTranslation,
+    Translation,
+    compare,
+    encode_best_version,
+)
 from toolwire.gateway import Gateway, Settings, load_settings, parse_settings
 from toolwire.ir import ArgumentEnd, Fault, Stop
 from toolwire.mcp import (
@@ -150,6 +161,11 @@ def taken_apart(body: bytes) -> None:
     assert_type(found, tuple[ToolCall, ...])
     assert_type(toolwire.detect(body), Detected)
     assert_type(toolwire.list_tools(body, "mcp"), tuple[Tool, ...])
+    comparison = compare(body.decode())
+    assert_type(comparison, Comparison)
+    assert_type(comparison.source, ComparedDocument)
+    assert_type(comparison.source.losses, tuple[PlacedLoss, ...])
+    assert_type(comparison.source.places, tuple[Placed, ...])
     toolwire.results([call.result("done") for call in found], "gemini")
     request = toolwire.wire.get("openai_chat").decode_request({})
     known = capabilities_for("gemini", "gemini-2.5-pro")

@@ -7,6 +7,11 @@ from .._lazy import lazy_exports
 TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
+    from .comparison.documents import ComparedDocument as ComparedDocument
+    from .comparison.documents import Comparison as Comparison
+    from .comparison.documents import PlacedLoss as PlacedLoss
+    from .comparison.documents import compare as compare
+    from .comparison.places import Placed as Placed
     from .emulation.requests import Emulation as Emulation
     from .emulation.requests import emulate as emulate
     from .emulation.settings import EmulationSettings as EmulationSettings
@@ -34,6 +39,8 @@ else:
     __getattr__, __dir__, __all__ = lazy_exports(
         __name__,
         {
+            "comparison.documents": "ComparedDocument Comparison PlacedLoss compare",
+            "comparison.places": "Placed",
             "emulation.requests": "Emulation emulate",
             "emulation.settings": "EmulationSettings",
             "fitting.cache_marks": "mark_stable_prefix",

@@ -13,7 +13,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from itertools import accumulate
 from pathlib import Path
@@ -23,7 +23,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir import Request, Response, Stop, Text, ToolCall, ToolResult, fold, unfold
 from ..ir.errors import ToolwireError
+from ..ir.pointer import resolve
 from ..ir.text import dumps
+from ..stream.strict import parse
 from .terminal.input import read_key
 from .terminal.layout import wrap_text
 from .terminal.options import add_command, add_flag
@@ -132,13 +134,8 @@ _QUESTION: dict[str, Any] = {
 }
 _CLOSERS = 2  # brackets, or a comma, that follow a field on its line
 _TURN = "/messages/1/content/"  # of the assistant
-# A field, then a value that is a string, or an object without nested objects. The names of one field in all formats:
-_FIELD = re.compile(r'"(\w+)":("(?:[^"\\]|\\.)*"|\{[^{}]*\})')
-_COLOURS = {
-    **dict.fromkeys(("id", "call_id"), "yellow"),
-    "name": "cyan",
-    **dict.fromkeys(("input", "arguments", "args"), "green"),
-}
+_FIELD = re.compile(r'"\w+":("(?:[^"\\]|\\.)*"|\{[^{}]*\})')  # lines are wrapped between fields
+_COLOURS = {"c0.id": "yellow", "c0.name": "cyan", "c0.args": "green"}  # of the elements of the call, in all formats
 
 
 def _call_screen() -> tuple[list[str], bool]:
@@ -146,27 +143,33 @@ def _call_screen() -> tuple[list[str], bool]:
 
     The result is right if every format has the call's id, name and arguments.
     """
-    from ..bridge.translation.documents import translate
-    from ..wire import get, names
+    from ..bridge import compare
+    from ..stream.positions import find_places
+    from ..wire import get
 
     about = "One colour per field; ✗ marks a lost part, ~ a changed one."
     lines = _title("One tool call in five formats", about)
     is_right = True
     explained: set[str] = set()
-    for name in sorted(names(), key=lambda name: (name != _SOURCE, name)):
-        translated = translate(_QUESTION, source=_SOURCE, target=name, model="m")
-        thought, call = [_losses_at(translated.losses, f"{_TURN}{number}", explained) for number in range(2)]
-        document = _find_call(translated.body)
+    comparison = compare(dumps(_QUESTION), source=_SOURCE, kind="request", model="m")
+    for document in (comparison.source, *comparison.outputs):
+        request = parse(document.text or "")
+        losses = [placed.loss for placed in document.losses]
+        thought, call = [_losses_at(losses, f"{_TURN}{number}", explained) for number in range(2)]
         (arrived,) = [
             part
-            for m in get(name).decode_request(translated.body).messages
+            for m in get(document.name).decode_request(request).messages
             for part in m.parts
             if type(part) is ToolCall
         ]
         is_right &= (arrived.id, arrived.name, arrived.arguments) == ("call_1", "get_weather", {"city": "Paris"})
-        shown = _coloured(dumps(_PARTS[0])) if name == _SOURCE else thought
-        block = [*shown, *_coloured(dumps(document)), *call]
-        title = paint(name.ljust(_indent()), "bold")
+        pointers = {place.id: place.pointer or "" for place in document.places}
+        text = dumps(resolve(request, pointers["c0"]))
+        fields = {pointers[name].removeprefix(pointers["c0"]): colour for name, colour in _COLOURS.items()}
+        colours = {place.member: fields[pointer] for pointer, place in find_places(text, fields).items()}
+        shown = _coloured(dumps(_PARTS[0]), {}) if document is comparison.source else thought
+        block = [*shown, *_coloured(text, colours), *call]
+        title = paint(document.name.ljust(_indent()), "bold")
         if _indent() < _LABEL:
             lines.append(title)
             title = " " * _indent()
@@ -177,14 +180,6 @@ def _call_screen() -> tuple[list[str], bool]:
 def _indent() -> int:
     """Return the column of a format's lines; on a narrow terminal its name has a line of its own."""
     return _LABEL if _width() == _WIDTH else 2
-
-
-def _find_call(value: Any, found: Any = None) -> Any:
-    """Return the smallest item of a list in a request that has all fields of the call."""
-    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        if all(text in dumps(inner) for text in ("call_1", "get_weather", "Paris")):
-            return _find_call(inner, inner if isinstance(value, list) else found)
-    return found
 
 
 def _losses_at(losses: Iterable[Loss], path: str, explained: set[str]) -> list[str]:
@@ -201,11 +196,11 @@ def _losses_at(losses: Iterable[Loss], path: str, explained: set[str]) -> list[s
     return lines
 
 
-def _coloured(text: str) -> list[str]:
-    """Wrap JSON between its fields, and paint each field that has a colour."""
+def _coloured(text: str, colours: Mapping[int, str]) -> list[str]:
+    """Wrap JSON between its fields, and paint the fields that begin at some positions."""
     lines, used, end = [""], 0, 0
     for field in _FIELD.finditer(text):
-        for piece, colour in ((text[end : field.start()], None), (field[0], _COLOURS.get(field[1]))):
+        for piece, colour in ((text[end : field.start()], None), (field[0], colours.get(field.start()))):
             if used and used + len(piece) + _CLOSERS > _width() - _indent():
                 lines.append(" ")
                 used = 1
