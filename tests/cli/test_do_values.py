@@ -16,6 +16,7 @@ from toolwire.cli.do.candidates import request_values, task_words
         ("list all my running containers", ()),
         ("make a link named current", ("current",)),
         ("search for TODO", ("TODO",)),
+        ("what is using port 8080 now", ("8080",)),
     ],
 )
 def test_values_are_names_numbers_paths_and_quotations(request_text, values):

@@ -186,8 +186,11 @@ def test_page_that_was_not_rendered_is_read_at_the_next_start(tmp_path, monkeypa
         roots = Roots((str(tmp_path / "man"),))
         return Catalogue(roots, cache=tmp_path / "cache", find_program=lambda name: name).load()
 
+    def fail(*_):
+        raise TimeoutError
+
     with monkeypatch.context() as patch:
-        patch.setattr("toolwire.retrieve.commands.machine._PAGE_SECONDS", 0.0)
+        patch.setattr("toolwire.retrieve.commands.catalogue.render_page", fail)
         assert [one.is_summary for one in load()] == [True]
     assert [one.is_summary for one in load()] == [False]
 

@@ -143,9 +143,7 @@ _QUOTED = re.compile(r"\"([^\"]{1,200})\"|'([^']{1,200})'|`([^`]{1,200})`")
 _WORD = re.compile(r"\S+")
 _NUMBER = re.compile(r"\d{1,9}")
 _NAMING = frozenset("named called folder directory container process below branch service image message by".split())
-_FREQUENT = (
-    "each one ones too here there below above into without make made keep much many left big deep level only let usage"
-)
+_FREQUENT = "using used currently now please each one ones too here there below above into without make made keep much many left big deep level only let usage"
 _NUMERIC = frozenset({"pid", "number", "port", "job", "seconds", "n"})
 _QUANTITY = re.compile(r"\b(?:number|lines|bytes|count|size|depth|seconds|levels|days)\b", re.IGNORECASE)
 # each may become an enum value in a small model's grammar; a request of one command has fewer. Not measured
