@@ -205,6 +205,7 @@ def test_doctor_online_reports_a_refused_key(server, no_keys, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["serve", "--prot", "1"], "toolwire serve: unknown option --prot (did you mean --port?)"),
         (["run", "--modle", "x", "hi"], "toolwire run: unknown option --modle (did you mean --model?)"),
         (["run", "hi", "there"], "toolwire run: unexpected argument 'there' (put a text with spaces in quotes)"),
         (["mcp", "inspect", "--jsn", "x"], "toolwire mcp inspect: unknown option --jsn (did you mean --json?)"),

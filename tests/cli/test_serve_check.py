@@ -163,7 +163,7 @@ def test_litellm_file_is_checked_with_its_report(folder, capsys):
     (folder / "config.yaml").write_text(
         f"model_list: [{entry}]\nlitellm_settings: {{cache: true, set_verbose: true}}\n"
     )
-    assert check("config.yaml", "--json") == 1
+    assert check("config.yaml", "--json") == 0
     report = json.loads(capsys.readouterr().out)
     assert report["models"] == ["m"]
     assert [(row["location"], row["problem"]) for row in report["problems"]] == [
@@ -175,3 +175,24 @@ def test_litellm_file_is_checked_with_its_report(folder, capsys):
     (folder / "config.yaml").write_text("model_list: [{model_name: m, litellm_params: {model: bedrock/x}}]\n")
     assert check("config.yaml") == 1
     assert "no model of the file can be used" in capsys.readouterr().out
+
+
+def test_unusable_upstream_is_part_of_the_verdict(folder, capsys):
+    (folder / "toolwire.toml").write_text(GOOD.format(url="http://127.0.0.1:9/v1"))
+    assert check("--probe") == 1
+    assert capsys.readouterr().out.endswith("toolwire.toml: 1 upstream, 1 model, 0 keys; 1 upstream cannot be used\n")
+
+
+def test_ignored_settings_of_a_litellm_file_are_notes(folder, capsys, monkeypatch):
+    monkeypatch.delenv("NO_KEY", raising=False)
+    entry = "{model_name: m, litellm_params: {model: openai/x, api_base: http://localhost:1/v1, api_key: sk-1}}"
+    (folder / "config.yaml").write_text(
+        f"model_list: [{entry}]\nlitellm_settings: {{cache: true, callbacks: [prometheus]}}\n"
+    )
+    assert check("config.yaml") == 0
+    assert capsys.readouterr().out.splitlines()[-1].endswith("; no problems, 3 notes")
+    (folder / "config.yaml").write_text(f"model_list: [{entry}]\ngeneral_settings: {{master_key: os.environ/NO_KEY}}\n")
+    assert check("config.yaml") == 1
+    printed = capsys.readouterr().out
+    assert printed.count("NO_KEY is not set") == 1
+    assert printed.splitlines()[-1].endswith("; 1 problem, 1 note")

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import import_module
+from itertools import takewhile
 from typing import Any, NoReturn
 
 from .. import __version__
@@ -149,6 +150,13 @@ _INVALID_CHOICE = re.compile(
 class CommandParser(argparse.ArgumentParser):
     """A parser that suggests the nearest command or value for one that does not exist."""
 
+    _given: Sequence[str] = ()
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Keep the arguments for the messages of errors."""
+        self._given = list(sys.argv[1:] if args is None else args)
+        return super().parse_known_args(args, namespace)
+
     def error(self, message: str) -> NoReturn:
         """Print one line, with the nearest name for a misspelt choice, and exit with 2."""
         match = _INVALID_CHOICE.fullmatch(message)
@@ -156,10 +164,22 @@ class CommandParser(argparse.ArgumentParser):
             known = [name.strip("'") for name in match["known"].split(", ")]
             close = get_close_matches(match["given"], known, 1)
             hint = f"did you mean {close[0]}?" if close else f"use one of {', '.join(known)}"
-            what = "command" if match["name"].isupper() or "|" in match["name"] else f"value for {match['name']}"
+            is_command = match["name"].isupper() or "|" in match["name"]
+            what = "command" if is_command else f"value for {match['name']}"
             message = f"unknown {what} {match['given']!r} ({hint})"
+            before = takewhile(lambda text: text != match["given"], self._given) if is_command else ()
+            unknown = next((text for text in before if text.startswith("--") and not self._has_option(text)), None)
+            if unknown is not None:  # the value of a misspelt option was read as a command
+                message = self.describe_unknown(unknown)
         print_note(f"{self.prog}: {message}", None)
         self.exit(2, f"See {self.prog} --help.\n")
+
+    def _has_option(self, text: str) -> bool:
+        return any(name.startswith(text.partition("=")[0]) for name in self._option_string_actions)
+
+    def describe_unknown(self, option: str) -> str:
+        close = get_close_matches(option.partition("=")[0], list(self._option_string_actions), 1)
+        return f"unknown option {option}" + (f" (did you mean {close[0]}?)" if close else "")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -225,7 +245,7 @@ def _make_parser(given: Sequence[str]) -> CommandParser:
     return parser
 
 
-def _refuse_unknown(parser: argparse.ArgumentParser, given: Sequence[str], unknown: Sequence[str]) -> NoReturn:
+def _refuse_unknown(parser: CommandParser, given: Sequence[str], unknown: Sequence[str]) -> NoReturn:
     """Exit with 2 and the usage of the innermost command.
 
     A misspelt option gets a suggestion, another text a hint about quotes.
@@ -234,9 +254,8 @@ def _refuse_unknown(parser: argparse.ArgumentParser, given: Sequence[str], unkno
         nested = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
         parser = next((action.choices[name] for action in nested if name in action.choices), parser)
     first = unknown[0]
-    close = get_close_matches(first.partition("=")[0], list(parser._option_string_actions), 1)
     if first.startswith("-"):
-        parser.error(f"unknown option {first}" + (f" (did you mean {close[0]}?)" if close else ""))
+        parser.error(parser.describe_unknown(first))
     parser.error(f"unexpected argument {first!r} (put a text with spaces in quotes)")
 
 

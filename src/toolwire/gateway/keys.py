@@ -108,12 +108,18 @@ class MetricsAccess:
     def check(self, headers: Mapping[str, str], query: Mapping[str, str]) -> None:
         """Raise UnknownKey or RequestRefused if the request may not read the metrics."""
         if self._hash is None:
-            self._keys.identify(headers, query)
+            hint = "the gateway's operator can set metrics_key_env in [server], a key of its own for /metrics"
+            try:
+                self._keys.identify(headers, query)
+            except UnknownKey as error:
+                raise UnknownKey("/metrics needs a key of its own, and none is set", hint=hint) from error
             if self._keys.is_required:
-                hint = "the gateway's operator can set metrics_key_env in [server], a key of its own for /metrics"
                 raise RequestRefused("keys of clients do not read /metrics", hint=hint)
         elif not any(compare_digest(hash_key(key), self._hash) for key in keys_in_request(headers, query)):
-            raise UnknownKey("/metrics needs its own key", hint="send [server] metrics_key as Authorization: Bearer …")
+            raise UnknownKey(
+                "/metrics needs its own key",
+                hint="send the key of metrics_key_env in [server] as Authorization: Bearer …",
+            )
 
 
 def keys_in_request(headers: Mapping[str, str], query: Mapping[str, str]) -> list[str]:

@@ -100,7 +100,8 @@ class Upstream:
     `piece` is the size of a stream's pieces in bytes, `delta` the size of its deltas in characters, `pace` the seconds
     between two pieces, `delay` the seconds before an answer begins; `tls` makes it HTTPS. `disconnects` counts the
     clients that disconnected before the end of their answer. `answers_probes`: whether requests for a list of models
-    are answered, with 404, or get no answer; without it, they are part of the script. `probes` counts them.
+    are answered, with 404, or get no answer; without it, they are part of the script. `probes` counts them. `port`: 0 is
+    any free one.
     """
 
     def __init__(
@@ -112,6 +113,7 @@ class Upstream:
         tls: SSLContext | None = None,
         delay: float = 0.0,
         answers_probes: bool | None = None,
+        port: int = 0,
     ) -> None:
         _check_script(script)
         self.script = list(script)
@@ -125,6 +127,7 @@ class Upstream:
         self._delta = delta
         self._pace = pace
         self._tls = tls
+        self._port = port
         self._changed_event = asyncio.Condition()
         self._open: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         self._routes = [
@@ -132,7 +135,7 @@ class Upstream:
         ] + _surface_routes()
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, ssl=self._tls)
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", self._port, ssl=self._tls)
         return self
 
     async def __aexit__(self, *_: object) -> None:

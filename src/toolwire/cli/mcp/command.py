@@ -101,6 +101,9 @@ def run_server_json(arguments: argparse.Namespace) -> int:
 
     module = load_tools(arguments.tools)
     described = arguments.description or (module.__doc__ or "").strip().partition("\n")[0]
+    if not described:
+        hint = "add --description, or a docstring at the beginning of the file"
+        raise ConfigError(f"{arguments.tools} has no docstring that describes the server", hint=hint)
     document = server_json(
         arguments.name,
         arguments.version,

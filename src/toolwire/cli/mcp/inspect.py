@@ -183,7 +183,9 @@ def _print_report(servers: McpServers, report: Report, total: int, *, show_all: 
         print(f"the first {_MAX_FINDINGS} of {len(findings):,} findings; --all shows them")
     for problem in servers.problems if show_all else servers.problems[:MAX_ITEMS]:
         print_note(f"skipped: {str(problem)[:1000]}", "red")
-    levels = ", ".join(f"{number} {level}" for level, number in count_levels(report.findings).items())
+    levels = ", ".join(
+        count_of(number, level, "info" * (level == "info")) for level, number in count_levels(report.findings).items()
+    )
     shown = len(report.tools)
     count = count_of(total, "tool") if shown == total else f"the first {shown} of {total:,} tools (--all checks them)"
     print_note(f"{count}: {levels}", "bold")

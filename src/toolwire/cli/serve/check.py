@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import to_builtins
 
-from ...gateway.litellm.equivalents import group_notes
+from ...gateway.litellm.equivalents import MASTER_KEY, group_notes
 from ...ir.errors import ConfigError
 from ...ir.terminal import count_of
 from ...ir.text import shorten
@@ -34,7 +34,7 @@ examples:
   toolwire serve check config.yaml               LiteLLM's file: skipped models, and settings without an equivalent
 
 Variables with keys are checked, but never shown.
-exit codes: 0 no problems   1 problems were found   2 wrong usage, or the file cannot be read
+exit codes: 0 no problems, or only notes   1 problems or an unusable upstream   2 wrong usage, or the file cannot be read
 """
 _MAX_TIMEOUT = 60.0  # seconds; a model that takes longer for a short answer is of no use, and the user waits
 _MAX_LOCATION = 60  # characters in the table; JSON has the whole text
@@ -107,13 +107,17 @@ def _check_litellm(path: Path) -> tuple[Settings | None, list[dict[str, Any]]]:
 
     imported = parse_litellm_file(path, os.environ)
     rows: list[dict[str, Any]] = []
+    notes = imported.notes
     try:
         imported = keep_usable(imported, os.environ)
+        notes = imported.notes
     except ConfigError as error:
         rows.append(_make_row(None, path.name, error.message, error.hint))
+        if imported.missing_key:  # the error above
+            notes = tuple(note for note in notes if note.location != MASTER_KEY)
     rows += [
-        _make_row(None, row.where, f"{row.kind}: {row.meaning}", row.instead, is_error=row.kind != "changed")
-        for row in group_notes(imported.notes)
+        _make_row(None, row.where, f"{row.kind}: {row.meaning}", row.instead, is_error=row.kind == "skipped")
+        for row in group_notes(notes)
     ]
     os.environ.update({**imported.variables, **imported.secrets})  # for the probes
     return imported.settings, rows
@@ -160,10 +164,12 @@ def _print_report(path: Path, settings: Settings | None, rows: list[dict[str, An
             (probe.upstream, probe.status, f"{probe.ms}" if probe.ms else "", _probe_detail(probe)) for probe in probes
         ]
         print("\n".join(table(probed, ("upstream", "status", "ms", "answer"))), end="\n\n")
-    errors = _count_errors(rows)
-    verdict = paint(count_of(errors, "problem"), "red") if errors else paint("no problems", "green")
+    unusable = sum(not probe.is_usable for probe in probes)
+    errors, notes = _count_errors(rows), len(rows) - _count_errors(rows)
+    verdict = paint(count_of(errors, "problem"), "red") if errors else "" if unusable else paint("no problems", "green")
+    failed = paint(f"{count_of(unusable, 'upstream')} cannot be used", "red") if unusable else ""
     counts = "" if settings is None else f": {_counts(settings)}"
-    print(f"{path}{counts}; {verdict}")
+    print(f"{path}{counts}; {', '.join(filter(None, (verdict, failed, count_of(notes, 'note') if notes else '')))}")
 
 
 def _sentence(row: dict[str, Any]) -> str:

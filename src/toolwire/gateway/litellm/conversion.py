@@ -14,7 +14,7 @@ from ...ir.pointer import JSON, Object
 from ...ir.terminal import count_of
 from ..config.parsing import MAX_OFFERED, find_rule_problems
 from ..config.settings import KeyRow, LimitsRow, ModelRow, RetrieveRow, Settings, TargetRow, UpstreamRow
-from .equivalents import SILENT_SETTINGS, ImportNote, ImportReport, find_note
+from .equivalents import MASTER_KEY, SILENT_SETTINGS, ImportNote, ImportReport, find_note
 from .models import ENVIRONMENT, ConvertedEntry, EntryConverter, UnusableEntry, UpstreamDefaults, read_number
 
 _SECTIONS = ("litellm_settings", "router_settings", "general_settings")
@@ -264,7 +264,7 @@ def _read_master_key(
     value: Any = general.get("master_key")
     if value is None or value == "":
         return {}, ""
-    location, key = "general_settings.master_key", str(value)
+    location, key = MASTER_KEY, str(value)
     if key.startswith(ENVIRONMENT):
         variable = key.removeprefix(ENVIRONMENT)
         key = environment.get(variable, "").strip()

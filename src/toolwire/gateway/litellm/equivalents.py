@@ -65,7 +65,7 @@ class SettingNote(NamedTuple):
 
 
 _DATABASE = "keys are in [keys.NAME]; usage is recorded with [state] usage"
-_CALLBACKS = "/metrics is always on; spans: [trace] otel = true; recordings: [trace] record"
+_CALLBACKS = "metrics: /metrics, with client keys by [server] metrics_key_env; spans: [trace] otel = true; recordings: [trace] record"
 _PRICES = SettingNote("prices of tokens", "toolwire counts tokens, not money: [state] usage")
 _CACHE = SettingNote("caches responses", "set cache = SECONDS in [models.NAME]")
 _REDIS = SettingNote("shares the router's state in Redis", '[state] url_env = "REDIS_URL" shares limits')
@@ -196,6 +196,8 @@ KNOWN_SETTINGS: dict[str, SettingNote] = {
     "allowed_ips": SettingNote("client addresses", "limit them in a proxy in front"),
     "ui_access_mode": SettingNote("LiteLLM's console"),
 }
+MASTER_KEY = "general_settings.master_key"
+"""The location of the key of LiteLLM's clients."""
 SILENT_SETTINGS = frozenset({"set_verbose", "telemetry", "json_logs", "debug", "drop_params", "model_info"})
 """Settings that need no note: their effect is toolwire's own, or they have none."""
 _UNKNOWN = SettingNote("a setting that toolwire does not know")

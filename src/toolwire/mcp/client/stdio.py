@@ -264,7 +264,8 @@ class StdioLink:
             code = await self._wait_exit_code() if event == _ENDED else None
             code_text = "" if code is None else f" with exit code {code}"
             stderr_text = f"; its standard error: {' | '.join(self._stderr_lines)}" if self._stderr_lines else ""
-            self._gone = ServerGone(f"{label} {event}{code_text}{stderr_text}", hint=_ENDED_HINT)
+            hint = "" if code and stderr_text else _ENDED_HINT  # an error of its own is the explanation
+            self._gone = ServerGone(f"{label} {event}{code_text}{stderr_text}", hint=hint)
         finally:
             self._explained.set()
         self._fail_pending(self._gone)

@@ -33,6 +33,9 @@ _THINKS_UNLESS_DISABLED = ModelCapabilities(
     thinking_off=True, thinking_off_type="disabled", forced_choice_when_thinking=False
 )
 
+# The model in this process (toolwire.local) among them.
+_SMOLLM2 = model_row("smollm2*", "https://arxiv.org/abs/2502.02737", "2026-11-18", ModelCapabilities(media=()))
+
 _KIMI = (
     # "tool_choice 'specified' is incompatible with thinking enabled"; `thinking: {"type": "disabled"}` is the switch of
     # K2.5 and K2.6, and the effort `none` is refused.
@@ -361,5 +364,6 @@ _PARALLEL = (
 )
 
 OPEN_ROWS: tuple[CapabilityRow, ...] = (
-    _KIMI + _GLM + _MINIMAX + _QWEN + MISTRAL + GROK + LLAMA + _GPT_OSS + _DEEPSEEK + NOVA + COMMAND + _PARALLEL
+    *(_KIMI + _GLM + _MINIMAX + _QWEN + MISTRAL + GROK + LLAMA + _GPT_OSS + _DEEPSEEK + NOVA + COMMAND + _PARALLEL),
+    _SMOLLM2,
 )
