@@ -12,6 +12,9 @@ from tables import every_case
 
 TUTORIALS = sorted(ROOT.glob("docs/tutorials/*.md"))
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *TUTORIALS, ROOT / "bench/README.md"])
+# They start many processes, ask a model, index a catalogue or train: 4 to 20 seconds of CPU each. All others take 24 together.
+_EXPENSIVE = "fine-tuning local retrieval testing-tools toolkengpt tutorials/first-agent tutorials/gateway tutorials/mcp tutorials/openapi tutorials/testing"
+EXPENSIVE = [ROOT / "docs" / f"{name}.md" for name in _EXPENSIVE.split()]
 GUIDES = sorted(ROOT.glob("docs/migrate/*.md"))  # test_migration_guides.py runs their code
 CLIENTS = re.compile(r"^```python\n.*?\b(ModelClient|Upstream)\(", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#\s]+)(#[\w-]+)?\)")
@@ -21,8 +24,11 @@ def page_id(page):
     return page.relative_to(ROOT).as_posix()
 
 
-@pytest.mark.one_in(11)
-@pytest.mark.parametrize("page", PAGES, ids=page_id)
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=[pytest.mark.full] if page in EXPENSIVE else []) for page in PAGES],
+    ids=page_id,
+)
 def test_code_blocks_run_and_print_the_documented_output(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run_page(page)
