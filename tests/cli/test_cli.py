@@ -258,7 +258,11 @@ def test_parse_detects_the_format_and_prints_the_calls(tmp_path, capsys):
     assert main(["parse", str(text), "--tools", str(tools), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["format"] == "qwen3_xml"
-    assert told["parts"][1]["arguments"] == {"a": "1"}
+    assert (told["parts"][1]["arguments"], told["mismatches"]) == ({"a": "1"}, [])
+    schema["required"] = ["b"]
+    tools.write_text(json.dumps([{"name": "f", "inputSchema": schema}]))
+    assert main(["parse", str(text), "--tools", str(tools)]) == 1
+    assert re.search("mismatch f /.*: .*b", capsys.readouterr().err)
 
 
 @pytest.mark.parametrize(

@@ -70,12 +70,14 @@ def test_missing_key_is_an_error_and_nothing_is_written(tmp_path, capsys, client
     assert not (tmp_path / "home").exists()
 
 
-def test_key_of_the_variable_is_written_if_the_gateway_accepts_it(tmp_path, monkeypatch):
+def test_key_of_the_variable_is_written_if_the_gateway_accepts_it(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("MY_KEY", "sk-tw-1")
     with gateway("sk-tw-1") as url:
         assert run_client(tmp_path, url, "claude", "--key-env", "MY_KEY", "--write") == 0
     written = json.loads((tmp_path / "home" / ".claude" / "settings.json").read_text())["env"]
     assert (written["ANTHROPIC_AUTH_TOKEN"], written["ANTHROPIC_MODEL"]) == ("sk-tw-1", "fast")
+    output = capsys.readouterr().out
+    assert '"ANTHROPIC_AUTH_TOKEN": "[the key in $MY_KEY, as text]"' in output and "sk-tw-1" not in output
 
 
 def test_rejected_key_names_its_variable_and_is_not_printed(tmp_path, capsys, monkeypatch):

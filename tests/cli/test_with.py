@@ -304,6 +304,7 @@ async def test_receipt_equals_the_access_log(capfd):
         "turns": 4, "failed": 2, "calls": 2, "in": 2000, "out": 100, "losses": 0
     }  # fmt: skip
     assert sums_of_log(lines)["losses"] >= 2
+    assert re.search(r"losses +\d+: .*(seed|logit_bias).*; \d+ info: ", printed)
     assert "2,000 in (80% cached)" in printed
     assert re.search("cost +2.0000", printed)
     assert "refused 2 requests without the key" in printed
@@ -314,7 +315,7 @@ def test_receipt_of_hostile_names_is_bounded_and_has_no_control_characters(capfd
     receipt = Receipt(None)
     log = argparse.Namespace(
         action="generate", caller="with", error=None, upstream="up", upstream_model="\x1b[31mred", usage=None,
-        is_estimated=False, losses=(), count_losses=dict,
+        is_estimated=False, losses=(), count_losses=dict, info_counts={},
     )  # fmt: skip
     for number in range(2000):
         log.calls = (f"tool\n{number}", "look")

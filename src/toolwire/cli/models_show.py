@@ -119,7 +119,7 @@ def _unknown_lines(name: str) -> list[str]:
     patterns = {pattern.rstrip("*-"): None for row in ROWS for pattern in row.models if "[" not in pattern}
     close_matches = get_close_matches(normalise_model(name), patterns, 3, 0.7)
     lines = [
-        f"{name}: capabilities unknown.",
+        f"{name}: not a wire or a text format; as a model, capabilities unknown.",
         "Only the limits of its wire apply; nothing else is dropped or changed.",
         *([f"similar names that are known: {', '.join(close_matches)}"] if close_matches else []),
         "Describe it in toolwire.toml ([models.NAME.capabilities]) or in a file of rows.",

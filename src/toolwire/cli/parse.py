@@ -12,6 +12,7 @@ import msgspec
 from ..ir.errors import ConfigError
 from ..ir.parts import Part, Reasoning, Text, ToolCall, part_label
 from ..ir.terminal import neutralise_line
+from ..schema.validation.validator import validator
 from ..text import detect, get
 from .sources.text_input import TEMPLATE_HELP, format_of_template, read_text
 from .sources.tool_source import SOURCE_HELP, add_source_options, read_declared
@@ -32,8 +33,10 @@ examples:
   toolwire parse answer.txt --template tokenizer_config.json --spans
   toolwire parse answer.txt --stream-sizes 1,3,7         compare with parsing in chunks
 
-With --tools, the schemas determine names and types: "42" stays a string if the schema requires one.
-exit codes: 0 parsed   1 a call is broken, or chunks give another result   2 wrong usage or unreadable input
+With --tools, the schemas determine names and types: "42" stays a string if the schema requires one. Arguments that do
+not match are reported.
+exit codes: 0 parsed   1 a call is broken or does not match its tool, or chunks give another result   2 wrong usage or
+unreadable input
 """
 _BROKEN = frozenset({"malformed", "truncated", "invalid_arguments", "other_format"})
 
@@ -67,16 +70,34 @@ def run(arguments: argparse.Namespace) -> int:
     form = chosen or get("hermes")  # it separates reasoning from text, whatever the format
     tools = read_declared(arguments.tools, arguments) if arguments.tools else ()
     parsed = form.parse(text, tools, finished=not arguments.cut, reasoning=arguments.thinking, spans=arguments.spans)
+    mismatches = _find_mismatches(parsed.parts, tools)
     differing = [
         size
         for size in _chunk_sizes(arguments.stream_sizes)
         if _parse_in_pieces(form, text, tools, size, arguments) != parsed
     ]
     if arguments.json:
-        print(json_text(_result_as_json(chosen, parsed, differing)))
+        print(
+            json_text({**_result_as_json(chosen, parsed, differing), **({"mismatches": mismatches} if tools else {})})
+        )
     else:
         _print_result(chosen, parsed, differing, arguments.stream_sizes)
-    return 1 if differing or any(note.code in _BROKEN for note in parsed.diagnostics) else 0
+        for text in mismatches:
+            print(f"{paint('mismatch', 'yellow', sys.stderr)} {neutralise_line(text)}", file=sys.stderr)
+    is_broken = differing or mismatches or any(note.code in _BROKEN for note in parsed.diagnostics)
+    return 1 if is_broken else 0
+
+
+def _find_mismatches(parts: Sequence[Part], tools: Sequence[Tool]) -> list[str]:
+    """Describe the arguments of complete calls that do not match the schema of their tool."""
+    schemas = {tool.name: tool.input_schema for tool in tools}
+    calls = [part for part in parts if isinstance(part, ToolCall) and part.state == "complete"]
+    return [
+        f"{call.name} {problem}"
+        for call in calls
+        if call.name in schemas
+        for problem in validator(schemas[call.name]).problems(call.arguments)
+    ]
 
 
 def _choose_format(arguments: argparse.Namespace, text: str) -> Format | None:
@@ -131,12 +152,13 @@ def _result_as_json(form: Format | None, parsed: Parsed, differing: list[int]) -
 def _print_result(form: Format | None, parsed: Parsed, differing: list[int], sizes: str | None) -> None:
     """Print the parts and spans as tables, and format, diagnostics and chunk comparison on standard error."""
     no_call = "no tool call of a known format in the text; choose a format with --format, --model or --template"
-    print_note(no_call if form is None else f"{form.name}: {form.title}", "dim")
     if parsed.parts:
         print("\n".join(table([_part_row(part) for part in parsed.parts], ("part", "name", "state", "content"))))
     if parsed.spans:
         rows = [(span.kind, str(span.part), str(span.start), str(span.end)) for span in parsed.spans]
         print("\n" + "\n".join(table(rows, ("span", "part", "start", "end"))))
+    sys.stdout.flush()
+    print_note(no_call if form is None else f"{form.name}: {form.title}", "dim")
     for note in parsed.diagnostics:
         colour = "red" if note.code in _BROKEN else "yellow"
         detail = neutralise_line(note.detail)

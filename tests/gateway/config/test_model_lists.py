@@ -232,3 +232,4 @@ def test_list_of_openai_has_the_catalogue_of_codex():
     assert [model.slug for model in models] == NAMES
     assert models[0].context_window == 65_536 and models[1].context_window is None
     assert all(model.base_instructions for model in models)
+    assert "models" not in get("/v1/models").json()  # other clients do not get its instructions

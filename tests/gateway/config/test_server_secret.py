@@ -4,11 +4,13 @@ import asyncio
 import logging
 import os
 import stat
+from argparse import Namespace
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
 import pytest
 
+from toolwire.cli.serve.command import load_secret
 from toolwire.gateway.app import Gateway
 from toolwire.gateway.config.credentials import configured_secrets, load_file_secret, read_secret
 from toolwire.gateway.config.parsing import parse_settings
@@ -156,3 +158,12 @@ def test_secrets_are_redacted_in_logs():
     assert SECRET not in telemetry.redactor(f"the secret is {SECRET}")
     assert "b" * 40 not in telemetry.redactor("the secret is " + "b" * 40)
     asyncio.run(telemetry.aclose())
+
+
+def test_new_secret_file_is_announced_once(tmp_path, capsys):
+    arguments = Namespace(config=tmp_path / "toolwire.toml")
+    settings = parse_settings({"upstreams": {"up": {"provider": "ollama"}}})
+    secret = load_secret(arguments, settings)
+    assert f"created {secret_file(tmp_path)}" in capsys.readouterr().err.replace("\n", " ")
+    assert load_secret(arguments, settings) == secret
+    assert not capsys.readouterr().err

@@ -81,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
     limits = find_limits(url, key, models.main, getattr(arguments, "config", None))
     changes, advice = _CLIENTS[arguments.client](home, url, models, limits, key, shown)
     for change in changes:
-        _print_change(change, key, shown)
+        _print_change(change, key, shown if arguments.key_env is None else f"[the key in {shown}, as text]")
     if arguments.write and models.is_placeholder:
         upstream = models.main
         raise ConfigError(
@@ -161,7 +161,7 @@ def _read_key(variable: str | None) -> str:
 
 
 def _print_change(change: FileChange, key: str, shown: str) -> None:
-    """Print the changes of a file as a diff, with the key replaced by its placeholder."""
+    """Print the changes of a file as a diff, with `shown` in place of the key."""
     before = _read(change.path)
     if before == change.text:
         print(f"{change.path} is already up to date")

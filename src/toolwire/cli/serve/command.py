@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from ...gateway.processes.worker_process import WorkerProcess, share_secret
 from ...ir.errors import ConfigError
 from ..terminal.options import CONFIG, add_command, add_config, add_flag, require_gateway
-from ..terminal.output import paint, paragraph
+from ..terminal.output import paint, paragraph, print_note
 from .check import add_check
 from .client import add_to as add_client
 from .client_models import ANY_KEY, client_commands, list_models
@@ -88,7 +88,12 @@ def load_secret(arguments: argparse.Namespace, settings: Settings, new_secret: s
     has_secret = settings.server.secret is not None or settings.server.secret_env is not None
     if has_secret or arguments.config is None:
         return new_secret or make_secret()
-    return load_file_secret(Path(arguments.config), new_secret)
+    path = Path(f"{arguments.config}.secret")
+    is_new = not path.exists()
+    secret = load_file_secret(Path(arguments.config), new_secret)
+    if is_new and path.exists():
+        print_note(f"created {path}, the secret that signs reasoning for clients; do not commit it", None)
+    return secret
 
 
 def print_banner(banner: str) -> None:

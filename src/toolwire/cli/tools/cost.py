@@ -299,8 +299,9 @@ def _print_summary(costs: Sequence[ToolCost], k: int, recorded: RecordedCalls | 
     print_text(f"\n{count_of(len(costs), 'tool')}, about {total} tokens in every request")
     if recorded is not None:
         unused = [cost.tokens for cost in costs if not cost.calls]
+        where = count_of(recorded.requests, "request") if recorded.requests else "answers without their requests"
         print_text(
-            f"{count_of(recorded.counts.total(), 'call')} in {count_of(recorded.requests, 'request')}; "
+            f"{count_of(recorded.counts.total(), 'call')} in {where}; "
             f"{count_of(len(unused), 'tool')} never called: {sum(unused)} tokens ({_percent(sum(unused), total)})"
         )
     if len(costs) > k:

@@ -4,7 +4,7 @@ turns   12, 1 failed: rate_limit
 calls   9: Read 6, Bash 3
 tokens  45,210 in (87 % cached), 3,120 out
 cost    0.1825
-losses  2: top_k, seed
+losses  5: top_k, seed; 3 info: id 2, status
 model   openai/gpt-5.6
 """
 
@@ -35,7 +35,8 @@ class Receipt:
         self._turns = 0
         self._failures: Counter[str] = Counter()  # by kind of fault
         self._calls: Counter[str] = Counter()  # by tool
-        self._losses: Counter[str] = Counter()  # by concept
+        self._losses: Counter[str] = Counter()  # warnings and errors, by concept
+        self._infos: Counter[str] = Counter()  # losses without effect on the meaning
         self._models: Counter[str] = Counter()  # that answered
         self._usage: Usage | None = None
         self._is_estimated = False
@@ -53,7 +54,9 @@ class Receipt:
         if request_log.error is not None:
             _count(self._failures, {request_log.error: 1})
         _count(self._calls, Counter(request_log.calls))
-        _count(self._losses, request_log.count_losses())
+        losses = request_log.count_losses()
+        _count(self._losses, Counter(losses) - Counter(request_log.info_counts))
+        _count(self._infos, request_log.info_counts)
         if request_log.upstream:
             _count(self._models, {f"{request_log.upstream}/{request_log.upstream_model}": 1})
         if request_log.usage is not None:
@@ -73,7 +76,7 @@ class Receipt:
         ]
         if self._price is not None and self._usage is not None:
             rows.append(("cost", f"{'about ' * self._is_estimated}{self._cost:.4f}"))
-        rows.append(("losses", _describe(self._losses)))
+        rows.append(("losses", self._describe_losses()))
         if self._models:
             rows.append(("model", ", ".join(self._models) if len(self._models) == 1 else _describe(self._models)))
         if settings_file is not None:
@@ -90,6 +93,15 @@ class Receipt:
     def _describe_turns(self) -> str:
         failed = self._failures.total()
         return f"{self._turns:,}" + (f", {failed:,} failed: {_list_names(self._failures)}" if failed else "")
+
+    def _describe_losses(self) -> str:
+        """Describe warnings and errors first: losses of severity `info` have no effect on the meaning."""
+        if not self._infos:
+            return _describe(self._losses)
+        infos = f"{self._infos.total():,} info: {_list_names(self._infos)}"
+        if not self._losses:
+            return infos
+        return f"{self._losses.total() + self._infos.total():,}: {_list_names(self._losses)}; {infos}"
 
     def _describe_tokens(self) -> str:
         usage = self._usage

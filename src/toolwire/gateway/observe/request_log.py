@@ -7,7 +7,7 @@ return in full.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import count, groupby, islice
 from operator import attrgetter
 from secrets import token_hex
@@ -207,6 +207,14 @@ _request_numbers = count()
 _concept = attrgetter("concept")
 
 
+def _count_concepts(losses: Iterable[Loss]) -> Mapping[str, int]:
+    counts = Counter(map(_concept, losses))
+    kept = dict(islice(counts.items(), _MAX_CONCEPTS))
+    if len(counts) > len(kept):
+        kept[OTHER] = kept.get(OTHER, 0) + counts.total() - sum(kept.values())
+    return kept
+
+
 class RequestLog(Struct):
     """A record that is filled while the request is answered. Times are in seconds."""
 
@@ -241,6 +249,7 @@ class RequestLog(Struct):
     calls: tuple[str, ...] = ()
     losses: tuple[Loss, ...] = ()
     loss_counts: Mapping[str, int] | None = None  # see `count_losses`
+    info_counts: Mapping[str, int] = {}  # the losses of severity `info` among them
     repairs: tuple[CallRepair, ...] = ()
     declared_tools: int = 0  # of a request whose tools were selected; 0 if all were offered
     offered_tools: int = 0
@@ -260,11 +269,8 @@ class RequestLog(Struct):
         thread.
         """
         if self.loss_counts is None:
-            counts = Counter(map(_concept, self.losses))
-            kept = dict(islice(counts.items(), _MAX_CONCEPTS))
-            if len(counts) > len(kept):
-                kept[OTHER] = kept.get(OTHER, 0) + len(self.losses) - sum(kept.values())
-            self.loss_counts = kept
+            self.loss_counts = _count_concepts(self.losses)
+            self.info_counts = _count_concepts(loss for loss in self.losses if loss.severity == "info")
         return self.loss_counts
 
 

@@ -57,7 +57,11 @@ _OPERATIONS: dict[RouteAction, _ActionFacts] = {
     "openapi": _ActionFacts("Return this document"),
 }
 _OPEN = ("alive", "ready")  # without a key
-_LIST_QUERIES = {"anthropic": ("limit", "after_id", "before_id"), "gemini": ("pageSize", "pageToken")}
+_LIST_QUERIES = {
+    "openai_chat": ("client_version",),  # of Codex, which gets its own catalogue as well
+    "anthropic": ("limit", "after_id", "before_id"),
+    "gemini": ("pageSize", "pageToken"),
+}
 _HEADER_WIRES = ("openai_chat", "anthropic", "gemini")  # at the same path; headers of the client decide
 _FIELDS: dict[str, Object] = {
     "tools": {"type": "array", "items": {"type": "object"}},

@@ -47,8 +47,9 @@ def model_list(wire: str, models: Sequence[ListedModel], query: Mapping[str, str
     entries: list[Object] = [model_entry(wire, model) for model in models]
     if wire == "ollama":
         return {"models": entries}
-    # llama.cpp's server also has both keys
-    return {"object": "list", "data": entries, "models": [_codex_entry(model) for model in models]}
+    # Codex states its version (`?client_version=0.169.0`), and reads its catalogue from `models`.
+    catalogue: Object = {"models": [_codex_entry(model) for model in models]} if "client_version" in query else {}
+    return {"object": "list", "data": entries, **catalogue}
 
 
 def _anthropic_page(models: Sequence[ListedModel], query: Mapping[str, str]) -> Object:
