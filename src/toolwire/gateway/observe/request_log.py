@@ -7,7 +7,7 @@ return in full.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from itertools import count, groupby, islice
 from operator import attrgetter
 from secrets import token_hex
@@ -207,14 +207,6 @@ _request_numbers = count()
 _concept = attrgetter("concept")
 
 
-def _count_concepts(losses: Iterable[Loss]) -> Mapping[str, int]:
-    counts = Counter(map(_concept, losses))
-    kept = dict(islice(counts.items(), _MAX_CONCEPTS))
-    if len(counts) > len(kept):
-        kept[OTHER] = kept.get(OTHER, 0) + counts.total() - sum(kept.values())
-    return kept
-
-
 class RequestLog(Struct):
     """A record that is filled while the request is answered. Times are in seconds."""
 
@@ -269,8 +261,13 @@ class RequestLog(Struct):
         thread.
         """
         if self.loss_counts is None:
-            self.loss_counts = _count_concepts(self.losses)
-            self.info_counts = _count_concepts(loss for loss in self.losses if loss.severity == "info")
+            counts = Counter(map(_concept, self.losses))
+            kept = dict(islice(counts.items(), _MAX_CONCEPTS))
+            if len(counts) > len(kept):
+                kept[OTHER] = kept.get(OTHER, 0) + len(self.losses) - sum(kept.values())
+            self.loss_counts = kept
+            infos = Counter(loss.concept for loss in self.losses if loss.severity == "info")
+            self.info_counts = {name: number for name, number in infos.items() if name in kept}
         return self.loss_counts
 
 
