@@ -198,8 +198,7 @@ _STEPS: dict[type, Callable[[AnswerStats, Any], None]] = {
 }
 
 
-OTHER = "other"
-"""The name of everything beyond a maximum number of names."""
+OTHER = "other"  # the name of everything beyond a maximum number of names
 _MAX_CONCEPTS = 200  # of losses; as many as the labels of a metric (docs/gateway-observability.md)
 _CLIENT_CLOSED_REQUEST = 499  # nginx's status for a client that closed the connection
 _PROCESS = token_hex(8)
@@ -241,7 +240,7 @@ class RequestLog(Struct):
     calls: tuple[str, ...] = ()
     losses: tuple[Loss, ...] = ()
     loss_counts: Mapping[str, int] | None = None  # see `count_losses`
-    info_counts: Mapping[str, int] = {}  # the losses of severity `info` among them
+    info_counts: Mapping[str, int] = {}  # of severity `info`
     repairs: tuple[CallRepair, ...] = ()
     declared_tools: int = 0  # of a request whose tools were selected; 0 if all were offered
     offered_tools: int = 0
@@ -255,10 +254,9 @@ class RequestLog(Struct):
         return Counter(self.failures)
 
     def count_losses(self) -> Mapping[str, int]:
-        """Count the losses by concept, once, and return the counts. Concepts beyond the first 200 count as `other`.
+        """Count the losses by concept, and return the counts. Concepts beyond the first 200 count as `other`.
 
-        There may be hundreds of thousands, each of its own concept, so they are counted once and for all sinks, in a
-        thread.
+        There may be hundreds of thousands, each of its own concept, so they are counted once, in a thread, for all sinks.
         """
         if self.loss_counts is None:
             counts = Counter(map(_concept, self.losses))
@@ -266,8 +264,7 @@ class RequestLog(Struct):
             if len(counts) > len(kept):
                 kept[OTHER] = kept.get(OTHER, 0) + len(self.losses) - sum(kept.values())
             self.loss_counts = kept
-            infos = Counter(loss.concept for loss in self.losses if loss.severity == "info")
-            self.info_counts = {name: number for name, number in infos.items() if name in kept}
+            self.info_counts = Counter(loss.concept for loss in self.losses if loss.severity == "info")
         return self.loss_counts
 
 
