@@ -253,7 +253,7 @@ function Verdict({ end, children }) {
   const place = `${end.step === null ? "" : ` in chunk ${count(end.step + 1)}`}${end.at === null ? "" : `, at byte ${count(end.at)}`}`;
   return html`<div class=${cx("verdict", complete ? "fine" : "bad")} role="status">
     <${Icon} name=${complete ? "check" : "cut"} />
-    <p>${complete ? "The stream is complete." : html`<strong>${end.state === "truncated" ? "Truncated" : "Invalid"}</strong>${place}${end.message ? `: ${end.message}` : ""}${end.open.length ? html`<span class="open-calls">. Still open: ${end.open.join(", ")}</span>` : null}`}</p>
+    <p>${complete ? "The whole stream is complete." : html`<strong>${end.state === "truncated" ? "Truncated" : "Invalid"}</strong>${place}${end.message ? `: ${end.message}` : ""}${end.open.length ? html`<span class="open-calls">. Still open: ${end.open.join(", ")}</span>` : null}`}</p>
     ${children}
   </div>`;
 }
