@@ -89,6 +89,7 @@ NAVIGATION: dict[str, list[str]] = {
         "docs/migrate/litellm.md",
         "docs/migrate/pydantic-ai.md",
         "docs/migrate/openai-agents.md",
+        "docs/migrate/fastmcp.md",
         "examples/compare/README.md",
     ],
 }

@@ -11,11 +11,12 @@ from places import ROOT
 from tables import every_case
 
 TUTORIALS = sorted(ROOT.glob("docs/tutorials/*.md"))
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *TUTORIALS, ROOT / "bench/README.md"])
+FASTMCP = ROOT / "docs/migrate/fastmcp.md"
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *TUTORIALS, FASTMCP, ROOT / "bench/README.md"])
 # They start many processes, ask a model, index a catalogue or train: 4 to 20 seconds of CPU each. All others take 24 together.
-_EXPENSIVE = "fine-tuning local retrieval testing-tools toolkengpt tutorials/first-agent tutorials/gateway tutorials/mcp tutorials/openapi tutorials/testing"
+_EXPENSIVE = "fine-tuning local migrate/fastmcp retrieval testing-tools toolkengpt tutorials/first-agent tutorials/gateway tutorials/mcp tutorials/openapi tutorials/testing"
 EXPENSIVE = [ROOT / "docs" / f"{name}.md" for name in _EXPENSIVE.split()]
-GUIDES = sorted(ROOT.glob("docs/migrate/*.md"))  # test_migration_guides.py runs their code
+GUIDES = sorted({*ROOT.glob("docs/migrate/*.md")} - {FASTMCP})  # test_migration_guides.py runs their code
 CLIENTS = re.compile(r"^```python\n.*?\b(ModelClient|Upstream)\(", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#\s]+)(#[\w-]+)?\)")
 

@@ -62,7 +62,11 @@ def test_program_of_the_peer_prints_the_texts_of_the_page(guide):
 
 
 def test_every_guide_has_a_program_and_each_task_has_both_sides():
-    assert {page.stem for page in FOLDER.glob("*.md")} - {"README"} == set(ANSWERS)
+    pages = {page.stem for page in FOLDER.glob("*.md")} - {
+        "README",
+        "fastmcp",
+    }  # test_docs.py runs the latter: no model
+    assert pages == set(ANSWERS)
     for guide in ANSWERS:
         tasks = re.split(r"^## ", (FOLDER / f"{guide}.md").read_text("utf-8"), flags=re.MULTILINE)[1:]
         shown = [[name for name, _, _ in FENCE.findall(task)] for task in tasks]
