@@ -112,6 +112,117 @@ def test_broken_file_among_several_is_named_in_the_error(file, tmp_path, capsys)
     assert f"{tmp_path / 'broken.json'} is not JSON" in capsys.readouterr().err
 
 
+AGENT = """
+MODES = ["fast"]
+PARAMETERS = {"type": "object", "properties": {}}
+TOOLS = [
+    {"type": "function", "function": {"name": "chat 1", "description": "d",
+                                      "parameters": {"type": "object", "properties": {}}}},
+    {"name": "computed", "input_schema": {"type": "object", "properties": {"mode": {"enum": MODES}}}},
+]
+RESPONSES = {"type": "function", "name": "responses 2", "parameters": {"type": "object"}}
+GEMINI = {"function_declarations": [{"name": "gemini 3", "description": "d"}, {"name": "gemini 4"}]}
+PLAIN = [{"name": "plain 5", "description": "d", "parameters": {"type": "object"}}]
+def ask():
+    return client.messages.create(tools=[{"name": "messages 6", "input_schema": {"required": ("a",)}}])
+SERVER = {"tools": [{"name": "mcp 7", "inputSchema": {"type": "object"}}]}
+CALL = {"type": "function", "function": {"name": "call 8", "arguments": "{}"}}
+CHOICE = {"type": "function", "function": {"name": "choice 9"}}
+ROW = {"name": "row 10", "description": "no tool"}
+"""
+
+
+def audit_json(capsys, *arguments):
+    main(["audit", *map(str, arguments), "--json"])
+    return json.loads(capsys.readouterr().out)
+
+
+def test_literal_declarations_in_python_are_audited_with_their_lines(tmp_path, capsys):
+    (tmp_path / "agent.py").write_text("import missing_package\n" + AGENT)
+    for source in (tmp_path, tmp_path / "agent.py"):
+        report = audit_json(capsys, source, "--select", "TW007")
+        assert [(finding["tool"], finding["line"]) for finding in report["findings"]] == [
+            ("chat 1", 6),
+            ("responses 2", 10),
+            ("gemini 3", 11),
+            ("gemini 4", 11),
+            ("plain 5", 12),
+            ("messages 6", 14),
+            ("mcp 7", 15),
+        ]
+        (note,) = report["notes"]
+        assert note == f"{tmp_path / 'agent.py'}:8: tool 'computed' not audited: `MODES` is computed at run time"
+
+
+def test_values_that_are_not_json_are_a_note(tmp_path, capsys):
+    total = " + ".join(['"a"'] * 1500)
+    (tmp_path / "agent.py").write_text(
+        'A = {"name": "a", "input_schema": {"enum": {1}}}\n'
+        'B = {"name": "b", "input_schema": {"minimum": 1e999}}\n'
+        f'C = {{"name": "c", "input_schema": {{"title": {total}}}}}\n'
+        + 'D = {"name": "d", **MORE, "input_schema": {}}\n'
+        * 20
+    )
+    report = audit_json(capsys, tmp_path)
+    assert report["tools"] == [] and len(report["notes"]) == 11
+    assert ["set is not JSON" in report["notes"][0], "d' not audited: `MORE`" in report["notes"][3]] == [True, True]
+    assert report["notes"][-1] == "13 other declarations with computed values not audited"
+
+
+def test_documents_in_a_folder_are_audited_and_the_others_counted(tmp_path, capsys):
+    listed = [{"name": "a b", "input_schema": {"type": "object"}}]
+    (tmp_path / "tools.json").write_text(json.dumps({"tools": listed}))
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "config.toml").write_text('[mcp_servers.crm]\ncommand = "npx"\nargs = ["-y", "crm"]\n')
+    (tmp_path / "sub" / "tools.yaml").write_text("- name: c d\n  inputSchema: {type: object}\n")
+    (tmp_path / "package.json").write_text('{"name": "x", "version": "1"}')
+    (tmp_path / "broken.json").write_text("{")
+    (tmp_path / "large.json").write_text(json.dumps([*listed, "x" * 1_000_000]))
+    (tmp_path / "node_modules").mkdir()
+    (tmp_path / "node_modules" / "other.json").write_text(json.dumps(listed))
+    report = audit_json(capsys, tmp_path, "--select", "TW002", "--select", "TW092")
+    assert {(finding["rule"], finding["tool"], finding["file"]) for finding in report["findings"]} == {
+        ("TW002", "a b", str(tmp_path / "tools.json")),
+        ("TW002", "c d", str(tmp_path / "sub" / "tools.yaml")),
+        ("TW092", "", str(tmp_path / "sub" / "config.toml")),
+    }
+    assert report["notes"][-1].endswith(
+        "files not audited: 1 above 1,000,000 bytes, 1 unreadable, 1 without tools or servers"
+    )
+    main(["audit", str(tmp_path), "--select", "TW002"])
+    assert f"{tmp_path / 'tools.json'} /name" in capsys.readouterr().out
+    assert audit_json(capsys, tmp_path / "sub" / "tools.yaml", "--select", "TW002")["counts"]["error"] == 1
+
+
+def test_yaml_whose_aliases_repeat_without_end_is_no_list_of_tools(tmp_path, capsys):
+    levels = "".join(f"  l{n}: &l{n} [*l{n - 1}, *l{n - 1}, *l{n - 1}]\n" for n in range(1, 40))
+    (tmp_path / "tools.yaml").write_text(f"tools:\n- name: f\n  inputSchema: {{}}\n  l0: &l0 [x]\n{levels}")
+    assert main(["audit", str(tmp_path)]) == 2
+    assert "no Python source" in capsys.readouterr().err
+
+
+def test_function_that_is_no_tool_is_a_finding_and_the_others_are_audited(tmp_path, capsys):
+    (tmp_path / "tools.py").write_text(
+        'def search(text: str, **more):\n    """Search."""\n\n'
+        'def delete(at: "datetime.date"):\n    """Delete."""\n\n'
+        'def find(text: str) -> str:\n    """Find an order by its text."""\n'
+    )
+    (tmp_path / "marked.py").write_text(
+        'import toolwire\n\ndef search(*text: str):\n    """Search."""\n\ntoolwire.tool(search)\n'
+    )
+    (tmp_path / "other.json").write_text(json.dumps(BAD))
+    sources = [tmp_path / name for name in ("tools.py", "marked.py", "other.json")]
+    report = audit_json(capsys, *sources, "--select", "TW087", "--select", "TW002")
+    found = [(finding["rule"], finding["tool"], finding["file"], finding.get("line", 0)) for finding in report["findings"]]
+    assert found == [
+        ("TW002", "a b", str(sources[2]), 0),
+        ("TW087", "search", str(sources[0]), 1),
+        ("TW087", "delete", str(sources[0]), 4),
+        ("TW087", "", str(sources[1]), 6),
+    ]
+    assert {tool["tool"] for tool in report["tools"]} == {"find", "a b"}
+
+
 def test_folder_without_python_source_is_an_error(tmp_path, capsys):
     (tmp_path / "tools.json").write_text("[]")
     assert main(["audit", str(tmp_path)]) == 2

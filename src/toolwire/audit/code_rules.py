@@ -8,12 +8,14 @@ from itertools import islice
 from typing import TypeAlias
 
 from ..schema.dialects import DIALECTS
-from .findings import Finding, SourceLocation, is_selected, make_finding, rule_decorator
+from .findings import Finding, SourceLocation, declare, is_selected, make_finding, rule_decorator
 from .python_module import REQUEST_METHODS, PythonModule, access_path, constant_value, is_call_text, last_name
 
 CodeCheck: TypeAlias = Callable[[PythonModule], Iterator[tuple[ast.AST, str]]]
 _MAX_PARTS = 200  # nodes of one expression that a check reads
 CODE_CHECKS: dict[str, CodeCheck] = {}
+UNREADABLE_TOOL = "TW087"
+"""The rule for a function or declaration in Python source that is no valid tool. The reader of the file reports it."""
 
 
 _rule = rule_decorator(CODE_CHECKS)
@@ -357,3 +359,6 @@ def check_unreadable_source(code: PythonModule) -> Iterator[tuple[ast.AST, str]]
         yield ast.Pass(lineno=max(error.lineno or 1, 1)), error.msg
     elif error is not None:
         yield ast.Pass(lineno=1), str(error) or "nested too deeply"
+
+
+declare(UNREADABLE_TOOL, "error", "all", "tool cannot be declared", "correct the function or the declaration")

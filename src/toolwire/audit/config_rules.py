@@ -143,9 +143,9 @@ def find_servers(document: JSON) -> list[ServerEntry] | None:
     """Return the servers of a client configuration, or None if the document is not one."""
     if type(document) is not dict:
         return None
-    for key in ("mcpServers", "servers"):
+    for key in ("mcpServers", "mcp_servers", "servers"):  # Codex has the second in its config.toml
         found = document.get(key)
-        if type(found) is dict and (key == "mcpServers" or (found and all(map(_is_server, found.values())))):
+        if type(found) is dict and (key != "servers" or (found and all(map(_is_server, found.values())))):
             return [ServerEntry(name, join(key, name), one) for name, one in found.items() if type(one) is dict]
     return None
 

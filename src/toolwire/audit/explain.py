@@ -67,7 +67,7 @@ def rule_kind(rule_id: str) -> str:
         CHECKS.keys() | SCHEMA_CHECKS.keys(),
         request_rules.REQUEST_CHECKS.keys() | BODY_RULES.keys(),
         request_rules.LOG_CHECKS,
-        code_rules.CODE_CHECKS,
+        code_rules.CODE_CHECKS.keys() | {code_rules.UNREADABLE_TOOL},
         config_rules.CONFIG_CHECKS,
     )
     return next(kind for kind, home in zip(KINDS, homes, strict=True) if rule_id in home)

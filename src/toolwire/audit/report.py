@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from html import escape
 from typing import NamedTuple
 
@@ -73,6 +73,14 @@ def sort_findings(findings: Sequence[Finding]) -> list[Finding]:
     return sorted(findings, key=lambda finding: (LEVELS.index(finding.level), finding.rule))
 
 
+def locations(findings: Sequence[Finding]) -> Iterator[tuple[Finding, str]]:
+    """Yield each finding with its location for people: with its file if the findings are about several files."""
+    several = len({finding.file for finding in findings}) > 1
+    for finding in findings:
+        in_file = several and finding.file and not finding.line
+        yield finding, f"{finding.file} {finding.where}" if in_file else finding.where
+
+
 def count_levels(findings: Sequence[Finding]) -> dict[str, int]:
     return {level: sum(finding.level == level for finding in findings) for level in LEVELS}
 
@@ -97,8 +105,8 @@ def as_markdown(report: Report) -> str:
     lines += [legend, ""] if (legend := marks_legend(rows)) else []
     lines += [_markdown_row(["rule", "level", "tool", "location", "problem", "fix"]), _markdown_row(["---"] * 6)]
     lines += [
-        _markdown_row([f.rule, f.level, f.tool, f"`{f.where}`", f.message, f.fix])
-        for f in sort_findings(report.findings)
+        _markdown_row([f.rule, f.level, f.tool, f"`{where}`", f.message, f.fix])
+        for f, where in locations(sort_findings(report.findings))
     ]
     return "\n".join([*lines, *(f"\n{neutralise_line(note)}" for note in report.notes)])
 
@@ -222,17 +230,18 @@ def _mark_cell(cell: str) -> str:
 
 def _findings_table(findings: Sequence[Finding]) -> Iterable[str]:
     yield "<h2>Findings</h2>"
-    yield from _table(("level", "rule", "tool", "location", "problem and fix"), map(_cells, sort_findings(findings)))
+    rows = (_cells(finding, where) for finding, where in locations(sort_findings(findings)))
+    yield from _table(("level", "rule", "tool", "location", "problem and fix"), rows)
 
 
-def _cells(finding: Finding) -> list[str]:
+def _cells(finding: Finding, where: str) -> list[str]:
     """Render a finding as the cells of a table row. Everything that comes from a tool is escaped."""
     what = f"{_escape_html(RULES[finding.rule].title)}: {_escape_html(finding.message)}"
     return [
         f'<span class="{finding.level}">{finding.level}</span>',
         f'<span class="rule">{finding.rule}</span>',
         f"<code>{_escape_html(finding.tool)}</code>",
-        f"<code>{_escape_html(finding.where)}</code>",
+        f"<code>{_escape_html(where)}</code>",
         f'{what}<br><span class="fix">{_escape_html(finding.fix)}</span>',
     ]
 

@@ -1,7 +1,4 @@
-"""`toolwire audit`: find portability problems of tools, requests, code and MCP configurations.
-
-The input is sorted by kind first, because each kind has its own rules.
-"""
+"""`toolwire audit`: find portability problems of tools, requests, code and MCP configurations."""
 
 from __future__ import annotations
 
@@ -15,93 +12,26 @@ from typing import TYPE_CHECKING, Any
 from .. import __version__
 from ..ir.errors import ConfigError
 from ..ir.terminal import count_of, neutralise_line
-from .sources.documents import ToolDocuments, parse_file, read_bytes, replace_file
-from .sources.targets import defines_tools
-from .sources.tool_source import SOURCE_HELP, add_source_options, read_declared, source_kind
+from .sources.audit_input import AuditInput
+from .sources.documents import parse_file, read_bytes, replace_file
+from .sources.tool_source import SOURCE_HELP, add_source_options
 from .terminal.options import add_command, add_list, add_model
 from .terminal.output import json_text, paragraph, print_note, table, terminal_width
 
 if TYPE_CHECKING:
-    from ..audit.config_rules import ServerEntry
     from ..audit.findings import Finding
     from ..audit.report import Report
     from ..ir.tools import Tool
 
 
-_SERVERS = (
-    "{file}: the servers were not started, so their tools were not audited; audit one with "
-    'toolwire audit "COMMAND" or toolwire audit URL'
-)
-
-
-class AuditInput(ToolDocuments):
-    """The inputs by kind, each with its location."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.configs: list[tuple[str, list[ServerEntry]]] = []  # (file, MCP servers)
-        self.sources: list[tuple[str, str]] = []  # (file, Python source)
-
-    def add(self, source: str, arguments: argparse.Namespace) -> None:
-        """Add a source of tools by its kind.
-
-        A Python file is also added as source code; the servers of an mcpServers file are not started.
-        """
-        from ..audit.findings import SourceLocation
-
-        kind = source_kind(source)
-        if kind == "functions":
-            self._add_python(source, arguments)
-        elif kind == "mcp" and Path(source).is_file():
-            self._add_servers(source)
-        elif kind in ("mcp", "openapi"):
-            self.add_tools(SourceLocation(source), read_declared(source, arguments))
-        else:
-            self.add_file(source, read_bytes(source))
-
-    def add_source_code(self, file: str) -> str:
-        """Add Python source, which is not executed; return its text."""
-        text = read_bytes(file).decode("utf-8", "replace")
-        self.sources.append((file, text))
-        return text
-
-    def _add_python(self, file: str, arguments: argparse.Namespace) -> None:
-        """Add a Python file as source code, and its functions if it is a file of tools: only then it is imported.
-
-        If that fails, a note is added.
-        """
-        from ..audit.findings import SourceLocation
-
-        if not defines_tools(self.add_source_code(file)):
-            return
-        try:
-            self.add_tools(SourceLocation(file), read_declared(file, arguments))
-        except ConfigError as error:
-            self.notes.append(f"{error.message}; only its source code was audited")
-
-    def _add_servers(self, file: str) -> None:
-        from ..audit.config_rules import find_servers
-
-        self.configs.append((file, find_servers(parse_file(file, read_bytes(file))) or []))
-        self.notes.append(_SERVERS.format(file=file))
-
-
 def read_all(sources: Sequence[str], arguments: argparse.Namespace) -> AuditInput:
-    """Read all sources; for a folder, the Python source in it, which is not imported.
-
-    Raises `ConfigError` for a folder without Python source.
-    """
+    """Read all sources. Raises `ConfigError` for an unreadable source, and for a folder with nothing to audit."""
     given = AuditInput()
     for source in sources:
-        folder = Path(source)
-        if not folder.is_dir():
+        if Path(source).is_dir():
+            given.add_folder(source)
+        else:
             given.add(source, arguments)
-            continue
-        inside = sorted(str(file) for file in folder.rglob("*.py") if file.is_file())
-        if not inside:
-            raise ConfigError(f"no Python source in {source}", hint="name the files with tools or requests in it")
-        for file in inside:
-            given.add_source_code(file)
     return given
 
 
@@ -119,7 +49,7 @@ examples:
   toolwire audit pets.yaml                        the operations of an OpenAPI document
   toolwire audit requests.jsonl --ignore TQ       recorded requests, without the rules on wording
   toolwire audit mcp.json                         an MCP server list; the servers are not started
-  toolwire audit src/                             Python source: code that works with one provider only
+  toolwire audit src/                             Python source, lists of tools and MCP server lists; nothing is run
   toolwire audit tools.json --target portable     everything that at least one provider does not accept unchanged
   toolwire audit tools.json --format html > audit.html
   toolwire audit tools.json --write-baseline known.json && toolwire audit tools.json --baseline known.json
@@ -140,7 +70,7 @@ _LEVELS = ("error", "warning", "info")
 def add_to(commands: Any) -> None:
     """Register `toolwire audit` with its options."""
     parser = add_command(commands, "audit", "find problems of tools with other providers", _HELP, run)
-    parser.add_argument("files", nargs="*", metavar="SOURCE", help=f"{SOURCE_HELP}; a folder of Python source")
+    parser.add_argument("files", nargs="*", metavar="SOURCE", help=f"{SOURCE_HELP}; a folder")
     add_list(parser, "--body", metavar="FILE", help="check a request body for --provider")
     parser.add_argument("--provider", metavar="NAME", help="the provider that the --body is meant for")
     add_model(parser, "the model that the --body is meant for (the model of the body)")
@@ -198,7 +128,7 @@ def run(arguments: argparse.Namespace) -> int:
         known_before = set(load(arguments.baseline))
         findings = tuple(finding for finding in findings if not known_before.issuperset(finding.fingerprints))
     errors = errors_by_target(inputs.tool_lists(), targets or TARGETS)
-    _print_report(arguments.format, Report(tools, findings, targets or TARGETS, tuple(inputs.notes), errors))
+    _print_report(arguments.format, Report(tools, findings, targets or TARGETS, inputs.all_notes(), errors))
     if arguments.fail_on == "none" or arguments.write_baseline:
         return 0
     counted = _LEVELS[: _LEVELS.index(arguments.fail_on) + 1]
@@ -222,12 +152,17 @@ def _parse_prefixes(given: Sequence[str]) -> list[str]:
 
 def _collect_findings(inputs: AuditInput, rules: dict[str, Any]) -> tuple[Finding, ...]:
     """Audit each kind of input with its rules. `rules` are the options that select rules and targets."""
-    from ..audit.code_rules import audit_code
+    from ..audit.code_rules import UNREADABLE_TOOL, audit_code
     from ..audit.config_rules import audit_config
+    from ..audit.findings import is_selected, make_finding
     from ..audit.request_rules import audit_log
     from ..audit.tools import audit_tools
 
     findings = audit_tools(inputs.listed, locations=inputs.locations, **rules) + audit_log(inputs.requests, **rules)
+    for tools, locations in inputs.groups:
+        findings += audit_tools(tools, locations=locations, **rules)
+    if is_selected(UNREADABLE_TOOL, **rules):
+        findings += tuple(make_finding(at, UNREADABLE_TOOL, name, "", text) for at, name, text in inputs.unreadable)
     for file, servers in inputs.configs:
         findings += audit_config(servers, file, **rules)
     for file, source in inputs.sources:
@@ -319,7 +254,7 @@ def _print_report(form: str, report: Report) -> None:
 def print_table(report: Report) -> None:
     """Print the matrix of tools by providers, then the findings. Either is left out if it is empty."""
     from ..audit.findings import RULES
-    from ..audit.report import compatibility_matrix, marks_legend, sort_findings
+    from ..audit.report import compatibility_matrix, locations, marks_legend, sort_findings
 
     header, *rows = compatibility_matrix(report)
     legend = marks_legend(rows)
@@ -329,8 +264,8 @@ def print_table(report: Report) -> None:
     for line in [*table(rows, header), *(paragraph(legend) if legend else ()), ""] if rows else ():
         print(line)
     shown = [
-        (f.level, f.rule, f.tool or "-", f.where, f"{RULES[f.rule].title}: {f.message}")
-        for f in sort_findings(report.findings)
+        (f.level, f.rule, f.tool or "-", where, f"{RULES[f.rule].title}: {f.message}")
+        for f, where in locations(sort_findings(report.findings))
     ]
     for line in table(shown, ("level", "rule", "tool", "location", "problem"), hide=("location",)) if shown else ():
         print(line)

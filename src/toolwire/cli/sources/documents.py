@@ -110,7 +110,7 @@ class ToolDocuments:
         """
         from ...audit.request_rules import LoggedRequest
         from ...bridge.translation.detection import detect
-        from ...wire import get, mcp
+        from ...wire import get
 
         if type(document) in (bytes, str):
             document = _parse(document) if document.strip()[:1] in (b"{", "{") else None
@@ -123,11 +123,8 @@ class ToolDocuments:
             self.requests.append(LoggedRequest(location, wire.decode_request(document), wire, document))
         elif detected.kind != "tools":
             return self._add_inside(location, document, depth)
-        elif detected.wire == mcp.NAME:
-            self.add_tools(location, mcp.list_tools([document] if "inputSchema" in document else document))
         else:
-            declared = document.get("tools", [document]) if type(document) is dict else document
-            self.add_tools(location, get(detected.wire).decode_tools(declared))
+            self.add_tools(location, decode_declarations(detected.wire, document))
         return True
 
     def _add_inside(self, location: SourceLocation, document: Any, depth: int) -> bool:
@@ -136,6 +133,15 @@ class ToolDocuments:
             return False
         inside = [(key, document[key]) for key in _REQUEST_KEYS if type(document.get(key)) in (dict, str)]
         return any(self._add_item(location._replace(at=f"{location.at}/{key}"), one, depth + 1) for key, one in inside)
+
+
+def decode_declarations(wire: str, document: Any) -> Sequence[Tool]:
+    """Return the tools of a list of a wire or MCP, or a single one. Raise `ProtocolError` or `SchemaError` if invalid."""
+    from ...wire import get, mcp
+
+    if wire == mcp.NAME:
+        return mcp.list_tools([document] if "inputSchema" in document else document)
+    return get(wire).decode_tools(document.get("tools", [document]) if type(document) is dict else document)
 
 
 def is_recording(file: str, data: bytes) -> bool:

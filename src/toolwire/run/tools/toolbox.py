@@ -374,7 +374,7 @@ def _collect_entries(source: Source) -> Iterable[Entry]:
     if isinstance(source, FunctionTool):
         return (Entry(source, source.function, source.options),)
     if isinstance(source, ModuleType):
-        return _module_entries(source)
+        return [entry for value in module_functions(source) for entry in _collect_entries(value)]
     if isinstance(source, (list, tuple)):
         return [entry for item in source for entry in _collect_entries(item)]
     if isinstance(source, LiveSource):
@@ -388,7 +388,7 @@ def _collect_entries(source: Source) -> Iterable[Entry]:
     return (Entry(tool(source), source),)
 
 
-def _module_entries(module: ModuleType) -> list[Entry]:
+def module_functions(module: ModuleType) -> list[Any]:
     """Return the tools of a module; if none is marked, its own public functions. ConfigError if it has neither."""
     members = [value for name, value in vars(module).items() if not name.startswith("_")]
     found: list[Any] = [value for value in members if isinstance(value, (FunctionTool, Entry))] or [
@@ -396,4 +396,4 @@ def _module_entries(module: ModuleType) -> list[Entry]:
     ]
     if not found:
         raise ConfigError(f"the module {module.__name__} has no functions", hint="mark some with @toolwire.tool")
-    return [entry for value in found for entry in _collect_entries(value)]
+    return found
