@@ -213,7 +213,9 @@ def test_function_that_is_no_tool_is_a_finding_and_the_others_are_audited(tmp_pa
     (tmp_path / "other.json").write_text(json.dumps(BAD))
     sources = [tmp_path / name for name in ("tools.py", "marked.py", "other.json")]
     report = audit_json(capsys, *sources, "--select", "TW087", "--select", "TW002")
-    found = [(finding["rule"], finding["tool"], finding["file"], finding.get("line", 0)) for finding in report["findings"]]
+    found = [
+        (finding["rule"], finding["tool"], finding["file"], finding.get("line", 0)) for finding in report["findings"]
+    ]
     assert found == [
         ("TW002", "a b", str(sources[2]), 0),
         ("TW087", "search", str(sources[0]), 1),

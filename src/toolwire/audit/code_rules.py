@@ -9,7 +9,15 @@ from typing import TypeAlias
 
 from ..schema.dialects import DIALECTS
 from .findings import Finding, SourceLocation, declare, is_selected, make_finding, rule_decorator
-from .python_module import REQUEST_METHODS, PythonModule, access_path, constant_value, is_call_text, last_name
+from .python_module import (
+    REQUEST_METHODS,
+    FunctionScope,
+    PythonModule,
+    access_path,
+    constant_value,
+    is_call_text,
+    last_name,
+)
 
 CodeCheck: TypeAlias = Callable[[PythonModule], Iterator[tuple[ast.AST, str]]]
 _MAX_PARTS = 200  # nodes of one expression that a check reads
@@ -97,10 +105,26 @@ def _is_arguments(node: ast.AST) -> bool:
 
 @_rule("TW071", "warning", "all", "only the first call is handled", "loop over all calls")
 def check_first_call(code: PythonModule) -> Iterator[tuple[ast.AST, str]]:
+    streamed = set(_first_deltas(code))
     for node in code.nodes_of(ast.Subscript):
         counted = "tool_calls" in code.scope_of(node).counted
-        if _is_first(node, "tool_calls") and not counted and "delta" not in access_path(node):
+        if _is_first(node, "tool_calls") and not counted and node not in streamed:
             yield node, "a model may make several calls in one turn"
+
+
+def _first_deltas(code: PythonModule) -> Iterator[ast.Subscript]:
+    """Yield each `tool_calls[0]` of a delta: by its name, by the variable's value, or because arguments are added up."""
+    added = {
+        part
+        for node in code.nodes_of(ast.AugAssign)
+        if isinstance(node.op, ast.Add) and "arguments" in access_path(node.value)[-1:]
+        for part in _parts(node.value)
+    }
+    for node in code.nodes_of(ast.Subscript):
+        path = access_path(node)
+        is_delta = bool(path) and code.scope_of(node).resolve(path[0], "deltas")
+        if _is_first(node, "tool_calls") and ("delta" in path or is_delta or node in added):
+            yield node
 
 
 @_rule("TW072", "warning", "anthropic gemini", "first content block assumed to be text", "select blocks by type")
@@ -116,9 +140,8 @@ def check_first_block(code: PythonModule) -> Iterator[tuple[ast.AST, str]]:
 
 @_rule("TW073", "error", "openai_chat", "stream read as if it had one call", "accumulate the deltas per `index`")
 def check_first_delta(code: PythonModule) -> Iterator[tuple[ast.AST, str]]:
-    for node in code.nodes_of(ast.Subscript):
-        if _is_first(node, "tool_calls") and "delta" in access_path(node):
-            yield node, "the index identifies the call of each delta"
+    for node in _first_deltas(code):
+        yield node, "the index identifies the call of each delta"
 
 
 @_rule(
@@ -169,10 +192,16 @@ def check_endless_loop(code: PythonModule) -> Iterator[tuple[ast.AST, str]]:
 def check_free_dispatch(code: PythonModule) -> Iterator[tuple[ast.AST, str]]:
     """Report `eval`, `exec`, `globals()[name]` and `getattr(x, name)` with text that comes from a tool call.
 
-    Only the builtins count: `model.eval()` and a function named `exec` of the module itself do something else.
+    Parameters of a function that the module declares as a tool come from a tool call, too. Only the builtins count:
+    `model.eval()` and a function named `exec` of the module itself do something else.
     """
+    arguments = _tool_parameters(code)
     for call in _builtin_calls(code, "eval", "exec"):
-        if call.args and is_call_text(call.args[0], code.scope_of(call)):
+        if not call.args:
+            continue
+        scope = code.scope_of(call)
+        names = {part.id for part in _parts(call.args[0]) if isinstance(part, ast.Name)}
+        if is_call_text(call.args[0], scope) or not names.isdisjoint(arguments.get(scope, ())):
             yield call, "text from a model is executed"
     for node in code.nodes_of(ast.Subscript):
         opened = node.value
@@ -184,6 +213,23 @@ def check_free_dispatch(code: PythonModule) -> Iterator[tuple[ast.AST, str]]:
         if len(call.args) > 1 and not isinstance(call.args[1], (ast.JoinedStr, ast.BinOp)):
             if is_call_text(call.args[1], code.scope_of(call)):
                 yield call, "the model can call every attribute"
+
+
+def _tool_parameters(code: PythonModule) -> dict[FunctionScope, frozenset[str]]:
+    """Return the parameters of the functions that are tools: by a decorator such as `@tool`, or by a declaration."""
+    declared = {
+        value.value
+        for node in code.nodes_of(ast.Dict)
+        for key, value in zip(node.keys, node.values, strict=True)
+        if key is not None and constant_value(key) == "name" and isinstance(value, ast.Constant)
+    }
+    found = {}
+    for function in code.functions():
+        decorators = [one.func if isinstance(one, ast.Call) else one for one in function.decorator_list]
+        if function.name in declared or any(last_name(one).endswith("tool") for one in decorators):
+            scope = code.body_scope(function)
+            found[scope] = scope.parameters - {"self", "cls"}
+    return found
 
 
 _NAMESPACES = ("globals", "locals", "vars")
@@ -222,8 +268,7 @@ def check_unchecked_call(code: PythonModule) -> Iterator[tuple[ast.AST, str]]:
 @_rule("TW078", "warning", "all", "retry of a function with side effects", "send an idempotency key")
 def check_retries(code: PythonModule) -> Iterator[tuple[ast.AST, str]]:
     """Report functions with a retry decorator that call something like `post` or `pay`."""
-    functions: list[ast.FunctionDef | ast.AsyncFunctionDef] = [*code.nodes_of(ast.FunctionDef)]
-    for node in (*functions, *code.nodes_of(ast.AsyncFunctionDef)):
+    for node in code.functions():
         decorators = [one.func if isinstance(one, ast.Call) else one for one in node.decorator_list]
         writes = not code.body_scope(node).called.isdisjoint(("post", "send", "charge", "pay"))
         if writes and any(last_name(one) in ("retry", "backoff", "on_exception") for one in decorators):
@@ -237,6 +282,61 @@ def check_escaping(code: PythonModule) -> Iterator[tuple[ast.AST, str]]:
         is_function = isinstance(node.func, (ast.Subscript, ast.Name))
         if is_function and not code.is_guarded(node) and _executes_call(code, node):
             yield node, "after an exception the other calls have no results"
+
+
+@_rule(
+    "TW088",
+    "warning",
+    "all",
+    "error of a tool hidden from the model",
+    "return the error as the result, so that the model can react",
+)
+def check_swallowed_error(code: PythonModule) -> Iterator[tuple[ast.AST, str]]:
+    """Report `except` with nothing but an empty value, where the `try` runs the function of a tool call."""
+    for node in code.nodes_of(ast.Try):
+        silent = [handler for handler in node.handlers if all(map(_is_silent, handler.body))]
+        if silent and any(_runs_tool(code, part) for statement in node.body for part in _parts(statement)):
+            yield from ((handler, "the model gets an empty result and does not know why") for handler in silent)
+
+
+def _is_silent(statement: ast.stmt) -> bool:
+    """Match `pass`, and an empty value that is assigned or returned."""
+    if isinstance(statement, (ast.Assign, ast.Return)):
+        value = statement.value
+        if isinstance(value, (ast.List, ast.Dict)):
+            return not (value.elts if isinstance(value, ast.List) else value.keys)
+        return value is None or (isinstance(value, ast.Constant) and value.value in ("", None))
+    return isinstance(statement, ast.Pass)
+
+
+def _runs_tool(code: PythonModule, node: ast.AST) -> bool:
+    """Match `f(**arguments)` of a tool call, and `tools[name](**…)`."""
+    if not isinstance(node, ast.Call):
+        return False
+    is_dispatch = isinstance(node.func, ast.Subscript) and any(keyword.arg is None for keyword in node.keywords)
+    return is_dispatch or _executes_call(code, node)
+
+
+@_rule(
+    "TW089",
+    "warning",
+    "openai_chat",
+    "stream chunk assumed to have a choice",
+    "skip chunks without choices",
+)
+def check_chunk_without_choice(code: PythonModule) -> Iterator[tuple[ast.AST, str]]:
+    """Report `chunk.choices[0].delta` of a loop variable whose choices are not tested.
+
+    The chunk with the usage (`stream_options.include_usage`) has no choices, and Azure's first chunk has none.
+    https://platform.openai.com/docs/api-reference/chat-streaming
+    """
+    for node in code.nodes_of(ast.Attribute):
+        if node.attr != "delta" or not _is_first(node.value, "choices") or code.is_guarded(node):
+            continue
+        path, scope = access_path(node), code.scope_of(node)
+        is_tested = "choices" in scope.measured or (*path[:-1],) in scope.tested
+        if len(path) == 3 and path[0] in scope.loops and not is_tested:
+            yield node, "the chunk with the usage has no choices"
 
 
 @_rule("TW080", "info", "openai_chat", "deprecated function-calling API", "use `tools` and `tool_choice`")

@@ -38,6 +38,7 @@ class FunctionScope:
         self.tested: set[tuple[str, ...]] = set()  # access paths in conditions
         self.validates = False  # this function or an inner one calls a function that validates
         self.responses: set[str] = set()  # variables with the response of a request, or a part of it
+        self.deltas: set[str] = set()  # variables with the delta of a stream
 
     def add_called(self, name: str) -> None:
         scope: FunctionScope | None = self
@@ -97,6 +98,10 @@ class PythonModule:
 
     def nodes_of(self, kind: type[N]) -> Iterator[N]:
         return (node for node in self._by_kind.get(kind, ()) if isinstance(node, kind))
+
+    def functions(self) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+        yield from self.nodes_of(ast.FunctionDef)
+        yield from self.nodes_of(ast.AsyncFunctionDef)
 
     def calls(self, *names: str) -> Iterator[ast.Call]:
         """Yield the calls of functions or methods with these names."""
@@ -188,6 +193,8 @@ class PythonModule:
 
 
 def _record_loop(node: ast.For | ast.AsyncFor | ast.comprehension, scope: FunctionScope) -> None:
+    for test in node.ifs if isinstance(node, ast.comprehension) else ():
+        scope.tested.update(_paths(test))
     if isinstance(node.target, ast.Name):
         if not isinstance(node, ast.comprehension):
             scope.loops[node.target.id] = root_name(node.iter)
@@ -207,6 +214,8 @@ def _record_assignment(node: ast.Assign | ast.AnnAssign | ast.NamedExpr, scope: 
     is_request = isinstance(value, ast.Call) and last_name(value.func) in REQUEST_METHODS
     if is_request or (path and scope.resolve(path[0], "responses")):
         scope.responses.update(names)
+    if path[-1:] == ["delta"]:
+        scope.deltas.update(names)
     if path and path[-1] in _CALL_OBJECTS:
         scope.call_objects.update(names)
     if is_call_text(value, scope):
@@ -222,7 +231,9 @@ def _handles_errors(node: ast.AST) -> TypeGuard[ast.Try | ast.TryStar | ast.With
 
 
 def _paths(test: ast.AST) -> list[tuple[str, ...]]:
-    """Return the access paths that a condition tests: of itself, or of the operands of a comparison."""
+    """Return the access paths that a condition tests: of itself, or of the operands of `not` or a comparison."""
+    while isinstance(test, ast.UnaryOp):
+        test = test.operand
     operands = [test.left, *test.comparators] if isinstance(test, ast.Compare) else [test]
     return [tuple(path) for path in map(access_path, operands) if path]
 

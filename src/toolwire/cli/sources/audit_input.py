@@ -154,7 +154,9 @@ class AuditInput(ToolDocuments):
         self.sources.append((file, text))
         for group in find_literal_tools(text):
             self._computed += [
-                f"{file}:{one.line}: tool {one.name!r} not audited: {one.problem}" for one in group if one.problem
+                f"{file}:{one.line}: {f'tool {one.name!r}' if one.name else 'a tool'} not audited: {one.problem}"
+                for one in group
+                if one.problem
             ]
             self._add_group(
                 [(SourceLocation(file, one.line), one.name, one.document) for one in group if not one.problem]
