@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
 from typing import TypeAlias
 
 from ..schema.dialects import DIALECTS
+from .code_patterns import (
+    contains_name,
+    has_calls,
+    in_place_changes,
+    is_arguments,
+    is_first,
+    is_silent,
+    parts_of,
+    renames,
+)
 from .findings import Finding, SourceLocation, declare, is_selected, make_finding, rule_decorator
 from .python_module import (
     REQUEST_METHODS,
@@ -20,7 +29,6 @@ from .python_module import (
 )
 
 CodeCheck: TypeAlias = Callable[[PythonModule], Iterator[tuple[ast.AST, str]]]
-_MAX_PARTS = 200  # nodes of one expression that a check reads
 CODE_CHECKS: dict[str, CodeCheck] = {}
 UNREADABLE_TOOL = "TW087"
 """The rule for a function or declaration in Python source that is no valid tool. The reader of the file reports it."""
@@ -53,26 +61,6 @@ def audit_code(
     return tuple(sorted(dict.fromkeys(found), key=lambda finding: (finding.line, finding.rule)))
 
 
-def _is_first(node: ast.AST, attribute: str) -> bool:
-    """Match `….attribute[0]`."""
-    return (
-        isinstance(node, ast.Subscript)
-        and last_name(node.value) == attribute
-        and isinstance(node.slice, ast.Constant)
-        and node.slice.value == 0
-    )
-
-
-def _contains_name(node: ast.AST, *names: str) -> bool:
-    """Return whether the node or a node below it is a name or attribute in `names`."""
-    return any(last_name(inner) in names for inner in _parts(node))
-
-
-def _parts(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the node and the nodes below it, at most `_MAX_PARTS`, so that each check of a node has a constant cost."""
-    return islice(ast.walk(node), _MAX_PARTS)
-
-
 @_rule(
     "TW070",
     "warning",
@@ -84,23 +72,8 @@ def check_unguarded_arguments(code: PythonModule) -> Iterator[tuple[ast.AST, str
     for call in code.calls("loads"):
         if not call.args or code.is_guarded(call) or "json_repair" in access_path(call.func):
             continue
-        if _is_arguments(call.args[0]) or is_call_text(call.args[0], code.scope_of(call)):
+        if is_arguments(call.args[0]) or is_call_text(call.args[0], code.scope_of(call)):
             yield call, "a model may produce arguments that are not valid JSON"
-
-
-def _is_arguments(node: ast.AST) -> bool:
-    """Return whether an expression reads a call's arguments.
-
-    Matches `….arguments`, `…["arguments"]`, `….get("arguments")`, and these with a default after `or`.
-    """
-    if isinstance(node, ast.BoolOp):
-        return any(map(_is_arguments, node.values))
-    if isinstance(node, ast.Call):
-        is_lookup = last_name(node.func) in ("get", "pop") and bool(node.args)
-        return is_lookup and constant_value(node.args[0]) == "arguments"
-    if isinstance(node, ast.Subscript) and constant_value(node.slice) == "arguments":
-        return True
-    return isinstance(node, (ast.Attribute, ast.Subscript)) and _contains_name(node, "arguments")
 
 
 @_rule("TW071", "warning", "all", "only the first call is handled", "loop over all calls")
@@ -108,7 +81,7 @@ def check_first_call(code: PythonModule) -> Iterator[tuple[ast.AST, str]]:
     streamed = set(_first_deltas(code))
     for node in code.nodes_of(ast.Subscript):
         counted = "tool_calls" in code.scope_of(node).counted
-        if _is_first(node, "tool_calls") and not counted and node not in streamed:
+        if is_first(node, "tool_calls") and not counted and node not in streamed:
             yield node, "a model may make several calls in one turn"
 
 
@@ -118,12 +91,12 @@ def _first_deltas(code: PythonModule) -> Iterator[ast.Subscript]:
         part
         for node in code.nodes_of(ast.AugAssign)
         if isinstance(node.op, ast.Add) and "arguments" in access_path(node.value)[-1:]
-        for part in _parts(node.value)
+        for part in parts_of(node.value)
     }
     for node in code.nodes_of(ast.Subscript):
         path = access_path(node)
         is_delta = bool(path) and code.scope_of(node).resolve(path[0], "deltas")
-        if _is_first(node, "tool_calls") and ("delta" in path or is_delta or node in added):
+        if is_first(node, "tool_calls") and ("delta" in path or is_delta or node in added):
             yield node
 
 
@@ -131,7 +104,7 @@ def _first_deltas(code: PythonModule) -> Iterator[ast.Subscript]:
 def check_first_block(code: PythonModule) -> Iterator[tuple[ast.AST, str]]:
     """Report `content[0].text`, unless the function tests that text or counts the blocks."""
     for node in code.nodes_of(ast.Attribute):
-        if node.attr == "text" and (_is_first(node.value, "content") or _is_first(node.value, "parts")):
+        if node.attr == "text" and (is_first(node.value, "content") or is_first(node.value, "parts")):
             path, scope = access_path(node), code.scope_of(node)
             is_handled = tuple(path) in scope.tested or not scope.measured.isdisjoint(path)
             if not is_handled and not any("reasoning" in name for name in path):
@@ -156,25 +129,15 @@ def check_stop_reason(code: PythonModule) -> Iterator[tuple[ast.AST, str]]:
     handled: set[ast.AST] = {
         one
         for node in code.nodes_of(ast.BoolOp)
-        for one in (node.values if isinstance(node.op, ast.Or) and _has_calls(node) else ())
+        for one in (node.values if isinstance(node.op, ast.Or) and has_calls(node) else ())
     }
-    handled |= {node.test for node in code.nodes_of(ast.If) if _renames(node)}
+    handled |= {node.test for node in code.nodes_of(ast.If) if renames(node)}
     for node in code.nodes_of(ast.Compare):
         if node in handled or not isinstance(node.ops[0], (ast.Eq, ast.NotEq)):
             continue
-        constants = [one.value for one in _parts(node) if isinstance(one, ast.Constant)]
-        if _contains_name(node, "finish_reason", "stop_reason") and {"tool_calls", "tool_use"} & set(constants):
+        constants = [one.value for one in parts_of(node) if isinstance(one, ast.Constant)]
+        if contains_name(node, "finish_reason", "stop_reason") and {"tool_calls", "tool_use"} & set(constants):
             yield node, "other servers return `stop` for a response with calls"
-
-
-def _renames(node: ast.If) -> bool:
-    """Return True for `if reason == "tool_use": reason = "tool_calls"`."""
-    only = node.body[0] if len(node.body) == 1 else None
-    return isinstance(only, (ast.Assign, ast.Return)) and isinstance(only.value, ast.Constant)
-
-
-def _has_calls(node: ast.BoolOp) -> bool:
-    return any(access_path(value)[-1:] in (["tool_calls"], ["function_calls"]) for value in node.values)
 
 
 @_rule("TW075", "warning", "all", "unbounded agent loop", "limit the number of turns")
@@ -200,7 +163,7 @@ def check_free_dispatch(code: PythonModule) -> Iterator[tuple[ast.AST, str]]:
         if not call.args:
             continue
         scope = code.scope_of(call)
-        names = {part.id for part in _parts(call.args[0]) if isinstance(part, ast.Name)}
+        names = {part.id for part in parts_of(call.args[0]) if isinstance(part, ast.Name)}
         if is_call_text(call.args[0], scope) or not names.isdisjoint(arguments.get(scope, ())):
             yield call, "text from a model is executed"
     for node in code.nodes_of(ast.Subscript):
@@ -294,19 +257,9 @@ def check_escaping(code: PythonModule) -> Iterator[tuple[ast.AST, str]]:
 def check_swallowed_error(code: PythonModule) -> Iterator[tuple[ast.AST, str]]:
     """Report `except` with nothing but an empty value, where the `try` runs the function of a tool call."""
     for node in code.nodes_of(ast.Try):
-        silent = [handler for handler in node.handlers if all(map(_is_silent, handler.body))]
-        if silent and any(_runs_tool(code, part) for statement in node.body for part in _parts(statement)):
+        silent = [handler for handler in node.handlers if all(map(is_silent, handler.body))]
+        if silent and any(_runs_tool(code, part) for statement in node.body for part in parts_of(statement)):
             yield from ((handler, "the model gets an empty result and does not know why") for handler in silent)
-
-
-def _is_silent(statement: ast.stmt) -> bool:
-    """Match `pass`, and an empty value that is assigned or returned."""
-    if isinstance(statement, (ast.Assign, ast.Return)):
-        value = statement.value
-        if isinstance(value, (ast.List, ast.Dict)):
-            return not (value.elts if isinstance(value, ast.List) else value.keys)
-        return value is None or (isinstance(value, ast.Constant) and value.value in ("", None))
-    return isinstance(statement, ast.Pass)
 
 
 def _runs_tool(code: PythonModule, node: ast.AST) -> bool:
@@ -331,7 +284,7 @@ def check_chunk_without_choice(code: PythonModule) -> Iterator[tuple[ast.AST, st
     https://platform.openai.com/docs/api-reference/chat-streaming
     """
     for node in code.nodes_of(ast.Attribute):
-        if node.attr != "delta" or not _is_first(node.value, "choices") or code.is_guarded(node):
+        if node.attr != "delta" or not is_first(node.value, "choices") or code.is_guarded(node):
             continue
         path, scope = access_path(node), code.scope_of(node)
         is_tested = "choices" in scope.measured or (*path[:-1],) in scope.tested
@@ -353,8 +306,6 @@ def check_deprecated(code: PythonModule) -> Iterator[tuple[ast.AST, str]]:
                     yield node, 'role "function"'
 
 
-_DICT_METHODS = ("pop", "setdefault")
-_LIST_METHODS = ("append", "extend", "insert", "remove", "clear")
 _DECLARATION = ("parameters", "inputSchema", "input_schema", "parametersJsonSchema", "parameters_json_schema")
 _SCHEMA_KEYWORDS = DIALECTS["openai"].keywords | {"$schema", "$id", "definitions", "nullable", "strict"}
 
@@ -367,28 +318,9 @@ def check_changed_schema(code: PythonModule) -> Iterator[tuple[ast.AST, str]]:
     """
     kinds: tuple[type[ast.AST], ...] = (ast.Assign, ast.AugAssign, ast.Delete, ast.Call)
     for node in (node for kind in kinds for node in code.nodes_of(kind)):
-        for target, keyword in _in_place_changes(node):
+        for target, keyword in in_place_changes(node):
             if keyword in _SCHEMA_KEYWORDS and _is_schema_expression(target) and code.is_external(target):
                 yield node, f"the changed `{keyword}` is seen by the next request and by all other users of the schema"
-
-
-def _in_place_changes(node: ast.AST) -> Iterator[tuple[ast.expr, object]]:
-    """Yield (object, key) for each item that a statement changes in place."""
-    if isinstance(node, ast.Call):
-        method = node.func
-        if isinstance(method, ast.Attribute) and method.attr in _DICT_METHODS and node.args:
-            yield method.value, constant_value(node.args[0])
-        elif (
-            isinstance(method, ast.Attribute)
-            and method.attr in _LIST_METHODS
-            and isinstance(method.value, ast.Subscript)
-        ):
-            yield method.value.value, constant_value(method.value.slice)
-        return
-    assert isinstance(node, (ast.Assign, ast.AugAssign, ast.Delete))
-    for target in [node.target] if isinstance(node, ast.AugAssign) else node.targets:
-        if isinstance(target, ast.Subscript):
-            yield target.value, constant_value(target.slice)
 
 
 def _is_schema_expression(node: ast.expr) -> bool:
@@ -420,7 +352,7 @@ def check_sdk_object(code: PythonModule) -> Iterator[tuple[ast.AST, str]]:
 @_rule("TW083", "warning", "all", "all calls run concurrently", "run only read-only calls concurrently")
 def check_gathered_calls(code: PythonModule) -> Iterator[tuple[ast.AST, str]]:
     for call in code.calls("gather"):
-        if _contains_name(call, "tool_calls", "calls", "function_calls"):
+        if contains_name(call, "tool_calls", "calls", "function_calls"):
             yield call, "calls that write may have to run in order"
 
 
@@ -445,7 +377,7 @@ _CONVERSATION_FIELDS = frozenset({"messages", "contents"})
 def check_renamed_parameter(code: PythonModule) -> Iterator[tuple[ast.AST, str]]:
     for call in code.calls(*REQUEST_METHODS):
         names = {keyword.arg for keyword in call.keywords}
-        if not _contains_name(call.func, *_CONVERSATIONS) and names.isdisjoint(_CONVERSATION_FIELDS):
+        if not contains_name(call.func, *_CONVERSATIONS) and names.isdisjoint(_CONVERSATION_FIELDS):
             continue  # other methods have such parameters, too: `images.create(n=2)`, `Image.create(n=2)`
         for keyword in call.keywords:
             if keyword.arg in _RENAMED:

@@ -79,10 +79,8 @@ class AuditInput(ToolDocuments):
         """
         from ...audit.findings import SourceLocation
 
-        if source.lower().endswith(_DOCUMENTS[1:]) and Path(source).is_file():
-            data = read_bytes(source)
-            if len(data) <= _MAX_BYTES and self._add_tools_or_servers(source, _parse_data(source, data)):
-                return
+        if self._add_list(source):
+            return
         kind = source_kind(source)
         if kind == "functions":
             self._add_python(source)
@@ -92,6 +90,18 @@ class AuditInput(ToolDocuments):
             self.add_tools(SourceLocation(source), read_declared(source, arguments))
         else:
             self.add_file(source, read_bytes(source))
+
+    def _add_list(self, file: str) -> bool:
+        """Add a list of tools or servers in TOML or YAML; return False for any other source, such as OpenAPI."""
+        if not file.lower().endswith(_DOCUMENTS[1:]) or not Path(file).is_file():
+            return False
+        data = read_bytes(file)
+        try:
+            return len(data) <= _MAX_BYTES and self._add_tools_or_servers(file, _parse_data(file, data))
+        except ToolwireError:
+            if file.lower().endswith(".toml"):
+                raise
+            return False  # the reader of OpenAPI documents has larger limits, and reports the error
 
     def add_folder(self, folder: str) -> None:
         """Add the Python source, the lists of tools and the MCP configurations in a folder.
