@@ -20,7 +20,7 @@ from ...gateway.litellm.equivalents import group_notes
 from ...ir.errors import ConfigError
 from ...ir.terminal import count_of, neutralise_line
 from ..sources.documents import replace_file
-from ..terminal.options import CONFIG, add_command, add_config, add_flag
+from ..terminal.options import CONFIG, add_command, add_flag
 from ..terminal.output import paint, print_note, table, terminal_width
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ _EXAMPLE = """\
 def add_init(commands: Any) -> None:
     parser = add_command(commands, "init", "write a settings file for this machine", _INIT_HELP, run_init)
     parser.add_argument("file", nargs="?", metavar="FILE", help=f"the file to write ({CONFIG})")
-    add_config(parser, is_nested=True)
+    parser.add_argument("--config", default=argparse.SUPPRESS, metavar="FILE", help="the same as FILE")
     parser.add_argument("--from-litellm", metavar="CONFIG", help="convert this file of LiteLLM")
     add_flag(parser, "--force", "overwrite an existing file")
     add_flag(parser, "--no-probe", "do not look for model servers on this machine")
