@@ -229,7 +229,7 @@ def test_call_is_approved_edited_always_approved_or_denied(tmp_path):
     async def work(terminal, upstream):
         await terminal.enter("mail 1")
         shown = await terminal.expect("Run it? [y]es, [n]o, [e]dit, [a]lways")
-        assert "send_mail (write) needs approval" in shown and '{"to":"ann"}' in shown
+        assert "send_mail needs approval: it is a write tool" in shown and 'to  "ann"' in shown
         terminal.type("n too late\n")
         await terminal.expect("✗ send_mail")
         await terminal.expect("Denied.")

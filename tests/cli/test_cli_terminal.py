@@ -132,7 +132,7 @@ def test_arguments_in_a_question_are_one_line_without_control_sequences(tmp_path
     script = [says(ToolCall("c1", "send_mail", {"to": f"ann\n{HOSTILE}"})), DONE]
     written, _ = toolwire(on_terminal, "run", tmp_path, script, typed=ANSWER)
     lines = written.splitlines()
-    (title,) = [number for number, line in enumerate(lines) if line.startswith("send_mail (write) needs approval")]
+    (title,) = [number for number, line in enumerate(lines) if line.startswith("send_mail needs approval")]
     question = lines[title + 1]
     assert lines[title + 2].startswith("Run it? [y]es, [n]o, [e]dit, [a]lways")
     assert r"ann\n\u001b[2J \u001b]0;owned\u0007 \x9b31m" in question

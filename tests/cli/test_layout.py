@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tables import every_case
 from toolwire.cli.terminal.layout import lay_out, text_width, wrap_text
-from toolwire.cli.terminal.options import _wrap_example
+from toolwire.cli.terminal.options import CommandHelp, _wrap_example
 from toolwire.cli.terminal.output import print_note, terminal_width, text_lines
 from work_counter import count_work
 
@@ -27,6 +27,26 @@ def lines_of(layout):
 
 def shown_lines(width, hide=()):
     return [line.rstrip() for line in lines_of(lay_out(ROWS, HEADERS, width, hide))]
+
+
+@pytest.mark.finding("NU1")
+def test_numbers_are_not_broken():
+    rows = [("words and more words of prose", f"{number}.0", "[+100.0, +12.5] of it") for number in (1, 100)]
+    layout = lay_out(rows, ("method of the search", "R@10", "difference to it"), 30)
+    assert layout.columns
+    assert [pieces[1].strip() for row in layout.rows for pieces in row if pieces[1].strip()] == ["R@10", "1.0", "100.0"]
+
+
+@pytest.mark.finding("NU1")
+def test_help_fills_paragraphs_and_keeps_the_items_of_a_list_together():
+    text = "A sentence that goes on\nin the next line.\nAnother one.\nexit codes: 0 done   1 failed\n            2 wrong usage"
+    assert CommandHelp("toolwire")._fill_text(text, 34, "").splitlines() == [
+        "A sentence that goes on in the",
+        "next line.",
+        "Another one.",
+        "exit codes: 0 done   1 failed",
+        "            2 wrong usage",
+    ]
 
 
 @pytest.mark.finding("NU1")

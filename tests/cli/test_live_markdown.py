@@ -6,6 +6,7 @@ import pytest
 
 from tables import every_case
 from toolwire.cli.agent.live import MarkdownRenderer
+from toolwire.cli.terminal.layout import StreamWrap, text_width
 
 TEXT = """# Title **x**
 Some **bold** and *it* and `co*de*` and snake_case_name, 2 * 3 * 4, [link](http://x.y).
@@ -95,3 +96,48 @@ def test_every_style_is_reset():
     written = render(TEXT, 4)
     for on, off in re.findall(r"\x1b\[([\d;]+)m[^\x1b]*\x1b\[(\d+)m", written):
         assert (on != "0", off) == (True, "0")
+
+
+LONG = """1. The **weather** in Paris will be mild for the next two days
+- take an `umbrella` for Thursday, and leave the sunglasses at home
+
+See https://example.com/a/page/with/a/very/long/address for it.
+```
+code = ("is not wrapped, because its lines are copied")
+```
+"""
+
+
+@pytest.mark.finding("NU1")
+@every_case("size", [1, 3, 7, 1000])
+def test_lines_wrap_at_spaces_while_the_text_arrives(size):
+    renderer = MarkdownRenderer(StreamWrap(30))
+    pieces = [renderer.feed(LONG[at : at + size]) for at in range(0, len(LONG), size)]
+    shown = re.sub(r"\x1b\[[\d;]*m", "", "".join(pieces) + renderer.close())
+    assert shown.splitlines()[:5] == [
+        "1. The weather in Paris will",
+        "   be mild for the next two",
+        "   days",
+        "• take an umbrella for",
+        "  Thursday, and leave the",
+    ]
+    too_wide = [line for line in shown.splitlines() if text_width(line) > 30]
+    assert too_wide == [
+        "https://example.com/a/page/with/a/very/long/address",
+        'code = ("is not wrapped, because its lines are copied")',
+    ]
+
+
+@pytest.mark.finding("NU1")
+@every_case("size", [1, 2, 5, 1000])
+def test_arguments_wrap_after_separators_while_they_arrive(size):
+    line = '→ pay {"invoice":"2026-0117","amount":149.5,"to":"reports/2026/first-quarter/sales.pdf","x":"%s"}' % (
+        "y" * 90
+    )
+    wrap = StreamWrap(40, hang=2, splits_words=True)
+    shown = "".join(wrap.feed(line[at : at + size]) for at in range(0, len(line), size)) + wrap.flush()
+    assert shown.replace("\n  ", "").replace(" ", "") == line.replace(" ", "")
+    first, *others = shown.splitlines()
+    assert all(text_width(part) <= 40 for part in (first, *others) if "yy" not in part)
+    assert all(part.startswith("  ") for part in others)
+    assert "149.5," in shown

@@ -1,6 +1,7 @@
 """The output of every command fits the terminal: no line is wider."""
 
 import json
+import sys
 
 import pytest
 
@@ -29,6 +30,9 @@ COMMANDS = {
     "losses": ["convert", "request.json", "--to", "anthropic"],
     "spans": ["parse", "answer.txt", "--spans"],
     "checks": ["test", "--list"],
+    "format": ["formats", "hermes"],
+    "family": ["formats", "qwen"],
+    "doctor": ["doctor"],
     **{f"{name} help": [name, "--help"] for name in _COMMANDS},
 }
 UNBREAKABLE = ("https://", "[--", "'/")  # addresses to be copied, argparse's usage, the folder of this test
@@ -40,6 +44,9 @@ UNBREAKABLE = ("https://", "[--", "'/")  # addresses to be copied, argparse's us
 def test_output_fits_the_terminal(name, columns, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("NO_COLOR", "1")
+    for stream in (sys.stdout, sys.stderr):
+        monkeypatch.setattr(stream, "isatty", lambda: True)
     (tmp_path / "request.json").write_text(json.dumps(REQUEST))
     (tmp_path / "answer.txt").write_text(ANSWER)
     try:
@@ -49,4 +56,5 @@ def test_output_fits_the_terminal(name, columns, tmp_path, monkeypatch, capsys):
     printed = capsys.readouterr()
     lines = printed.out.splitlines()
     assert len(lines) > 2
+    lines += printed.err.splitlines()
     assert [line for line in lines if text_width(line) > columns and not any(map(line.__contains__, UNBREAKABLE))] == []

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -243,12 +244,15 @@ def _print_report(form: str, report: Report) -> None:
     for note in report.notes:
         print_note(note, None)
     if form == "table":
-        levels = count_levels(report.findings)
-        total = ", ".join(
-            f"{number} info" if level == "info" else count_of(number, level) for level, number in levels.items()
-        )
         prefix = f"{count_of(len(report.tools), 'tool')}: " if report.tools else ""
-        print_note(prefix + total, "bold")
+        print_note(prefix + format_levels(count_levels(report.findings)), "bold")
+
+
+def format_levels(levels: Mapping[str, int]) -> str:
+    """Return the numbers of findings: "1 error, 2 warnings, 3 info"."""
+    return ", ".join(
+        f"{number} info" if level == "info" else count_of(number, level) for level, number in levels.items()
+    )
 
 
 def print_table(report: Report) -> None:
@@ -264,11 +268,21 @@ def print_table(report: Report) -> None:
     for line in [*table(rows, header), *(paragraph(legend) if legend else ()), ""] if rows else ():
         print(line)
     shown = [
-        (f.level, f.rule, f.tool or "-", where, f"{RULES[f.rule].title}: {f.message}")
+        (f.level, f.rule, f.tool or "-", where, _describe_problem(RULES[f.rule].title, f.message, f.where))
         for f, where in locations(sort_findings(report.findings))
     ]
     for line in table(shown, ("level", "rule", "tool", "location", "problem"), hide=("location",)) if shown else ():
         print(line)
+
+
+def _describe_problem(title: str, message: str, where: str) -> str:
+    """Join the title of a rule and the message of a finding, unless its beginning only repeats the title."""
+    first, _, rest = message.partition(", ")
+    if not set(re.findall(r"\w+", first)) <= {*re.findall(r"\w+", title), "no"}:
+        return f"{title}: {message}"
+    _, is_property, name = where.rpartition("/properties/")
+    detail = rest or name * bool(is_property)
+    return f"{title} ({detail})" if detail else title
 
 
 def _as_sentence(header: Sequence[str], row: Sequence[str]) -> tuple[str, str, str]:
@@ -279,4 +293,4 @@ def _as_sentence(header: Sequence[str], row: Sequence[str]) -> tuple[str, str, s
         by_mark.setdefault(mark, []).append(name)
     accepting = by_mark.pop("✓", [])
     parts = [f"{mark} {', '.join(names)}" for mark, names in by_mark.items()]
-    return tool, tokens, "; ".join([*parts, *(["✓ elsewhere" if parts else "✓ everywhere"] if accepting else [])])
+    return tool, tokens, "; ".join([*parts, *(["✓ everywhere"] if accepting and not parts else [])])

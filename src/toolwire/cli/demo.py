@@ -105,7 +105,8 @@ def _is_continued() -> bool:
 
 
 def _title(text: str, about: str) -> list[str]:
-    return [paint(text, "bold"), "", *wrap_text(about, _width()), ""]
+    gap = [""] if _width() == _WIDTH else []  # narrower screens have more lines, and 24 at most
+    return [paint(text, "bold"), *gap, *wrap_text(about, _width()), ""]
 
 
 def _width() -> int:

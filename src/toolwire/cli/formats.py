@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -16,7 +17,7 @@ from ..wire import get, names
 from ..wire.protocol import Wire
 from .sources.text_input import TEMPLATE_HELP, format_of_template
 from .terminal.options import add_command, add_flag
-from .terminal.output import json_text, paint, paragraph, table
+from .terminal.output import json_text, paint, paragraph, table, terminal_width, text_lines
 
 _HELP = """\
 List the wires with their capabilities and limits, and the text formats with their models.
@@ -162,10 +163,10 @@ def _describe_format(form: Format) -> list[str]:
         *paragraph(f"reasoning: {', '.join(_reasoning_markers(form)) or 'messages on a channel of their own'}"),
         "",
         "a call:",
-        form.render_call(call).text,
+        *text_lines(form.render_call(call).text),
         "",
         "its result:",
-        form.render_result(call.result("12 degrees")),
+        *text_lines(form.render_result(call.result("12 degrees"))),
     ]
 
 
@@ -220,7 +221,19 @@ def _overview_lines(wires: list[Wire]) -> list[str]:
         ("length of a call id", *(str(wire.limits.id_length) for wire in wires)),
         ("tools in a request", *(str(wire.limits.tools or "-") for wire in wires)),
     ]
+    if sum(max(map(len, column)) + 2 for column in zip(headers, *rows, strict=True)) > terminal_width() + 2:
+        return table([(row[0], _as_sentence(headers[1:], row[1:])) for row in rows], ("capability", "wires"), bold=True)
     return table(rows, headers, bold=True)
+
+
+def _as_sentence(wires: Sequence[str], values: Sequence[str]) -> str:
+    """Return a row for a terminal that is too narrow for a column per wire: the wires of each value."""
+    by_value: dict[str, list[str]] = {}
+    for wire, value in zip(wires, values, strict=True):
+        by_value.setdefault(value, []).append(wire)
+    if by_value.keys() <= {"✓", "·"}:
+        return ", ".join(by_value.get("✓", ["none"]))
+    return "; ".join(f"{', '.join(names)}: {value}" for value, names in by_value.items() if value != "-")
 
 
 def _join_values(values: frozenset[str]) -> str:

@@ -100,7 +100,7 @@ def model_lines(name: str, groups: list[FactGroup]) -> list[str]:
         head, addresses = f"[{number}] {date}", source.split("; ")
         if len(head) + len(addresses[0]) + 2 <= width:
             head = neutralise_line(f"{head}  {addresses.pop(0)}")
-        lines += [head, *(line for address in addresses for line in paragraph(address, "      "))]
+        lines += [head, *(line for address in addresses for line in paragraph(address, "  "))]
     return lines
 
 

@@ -11,7 +11,6 @@ import msgspec
 
 from ..ir.errors import ConfigError
 from ..ir.parts import Part, Reasoning, Text, ToolCall, part_label
-from ..ir.terminal import neutralise_line
 from ..schema.validation.validator import validator
 from ..text import detect, get
 from .sources.text_input import TEMPLATE_HELP, format_of_template, read_text
@@ -83,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         _print_result(chosen, parsed, differing, arguments.stream_sizes)
         for text in mismatches:
-            print(f"{paint('mismatch', 'yellow', sys.stderr)} {neutralise_line(text)}", file=sys.stderr)
+            print_note(f"mismatch {text}")
     is_broken = differing or mismatches or any(note.code in _BROKEN for note in parsed.diagnostics)
     return 1 if is_broken else 0
 
@@ -161,8 +160,7 @@ def _print_result(form: Format | None, parsed: Parsed, differing: list[int], siz
     print_note(no_call if form is None else f"{form.name}: {form.title}", "dim")
     for note in parsed.diagnostics:
         colour = "red" if note.code in _BROKEN else "yellow"
-        detail = neutralise_line(note.detail)
-        print(f"{paint(note.code, colour, sys.stderr)} at character {note.position}: {detail}", file=sys.stderr)
+        print_note(f"{note.code} at character {note.position}: {note.detail}", colour)
     if differing:
         print(f"{paint('different', 'red', sys.stderr)} in chunks of {differing}", file=sys.stderr)
     elif sizes:

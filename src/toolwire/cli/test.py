@@ -19,7 +19,7 @@ from .sources.documents import replace_file
 from .sources.targets import add_server_options, parse_spec
 from .sources.tool_source import source_kind
 from .terminal.options import add_command, add_flag, add_list, settings_from
-from .terminal.output import ProgressBar, json_text, paint, print_note, table
+from .terminal.output import ProgressBar, command_lines, json_text, paint, paragraph, print_note, table
 
 if TYPE_CHECKING:
     from ..mcp.client.config import ServerSpec
@@ -246,7 +246,7 @@ def _print_finding(finding: ToolFinding) -> None:
     title = f"{finding.tool}: {finding.check}" if finding.tool else finding.check
     times = f" ({finding.count} calls)" if finding.count > 1 else ""
     print(f"\n{paint('✗', 'red')} {paint(neutralise_line(title), 'bold')}{times}")
-    print(f"  {reveal_line(finding.message)}")
+    print("\n".join(paragraph(reveal_line(finding.message), "  ")))
     if finding.location:
-        print(f"  at {neutralise_line(finding.location)}")
-    print(f"  {paint(reveal_line(finding.reproduction), 'dim')}")
+        print("\n".join(paragraph(f"at {finding.location}", "  ")))
+    print("\n".join(paint(line, "dim") for line in command_lines(reveal_line(finding.reproduction), "  ")))

@@ -61,8 +61,10 @@ def _suggest(name: str) -> str:
 def _help(_: CommandInput) -> None:
     rows = [(f"{name} {command.usage}".strip(), command.about) for name, command in COMMANDS.items()]
     print("\n".join(table(rows)))
-    print('@FILE in a prompt attaches the file. """ starts and ends a prompt of several lines; so does a backslash at')
-    print("the end of a line. Ctrl-C stops an answer, Ctrl-D leaves.")
+    print_text(
+        '@FILE in a prompt attaches the file. """ starts and ends a prompt of several lines; so does a backslash at the end of '
+        "a line. Ctrl-C stops an answer, Ctrl-D leaves."
+    )
 
 
 def _tools(given: CommandInput) -> None:

@@ -20,13 +20,14 @@ from __future__ import annotations
 import os
 import re
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from ...ir.events import CallDelta, CallEnd, CallStart, TextDelta, TextEnd
 from ...ir.parts import ToolCall, ToolResult
 from ...ir.terminal import TextNeutraliser, neutralise_line, reveal_line
 from ...ir.text import dumps, shorten
-from ..terminal.output import paint
+from ..terminal.layout import StreamWrap
+from ..terminal.output import paint, terminal_width
 
 if TYPE_CHECKING:
     from ...net.agent.answers import Answer
@@ -57,7 +58,9 @@ _ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
 class MarkdownRenderer:
     """The state of one text: the current block, and the characters that are held back."""
 
-    def __init__(self) -> None:
+    def __init__(self, wrap: StreamWrap | None = None) -> None:
+        """`wrap`: wraps the lines, except code, whose lines are copied."""
+        self._wrap = wrap
         self._held = ""  # of the current line
         self._is_line_start = True
         self._fence = ""  # the delimiter of the open code block
@@ -73,7 +76,12 @@ class MarkdownRenderer:
 
     def close(self) -> str:
         """Return the rest at the end of the text."""
-        return self._feed_line("", is_end=True) if self._held else ""
+        rest = self._feed_line("", is_end=True) if self._held else ""
+        return rest if self._wrap is None else rest + self._wrap.flush()
+
+    def break_line(self) -> str:
+        """Return the held text, because something else ends the line."""
+        return "" if self._wrap is None else self._wrap.restart()
 
     def _feed_line(self, piece: str, *, is_end: bool = False) -> str:
         """Render a piece of one line; a line break or `is_end` ends it.
@@ -87,17 +95,17 @@ class MarkdownRenderer:
         if self._fence or (self._is_line_start and self._held.lstrip(" ").startswith(("```", "~~~"))):
             if not is_complete and len(self._held) < _MAX_HELD:
                 return ""  # code is written by the line, because a line may close the block
-            out = self._render_code_line()
+            out, wrap = self._render_code_line(), None
         else:
             if self._is_line_start:
                 if not is_complete and _UNDECIDED.match(self._held) and len(self._held) < _MAX_HELD:
                     return ""
                 out = self._start_line(is_complete=is_complete)
-            out += self._render_inline(is_complete=is_complete)
+            out, wrap = out + self._render_inline(is_complete=is_complete), self._wrap
         if ends:
             self._is_line_start, self._line_style, self._last = True, "", "\n"
-            return out + "\n"
-        return out
+            out += "\n"
+        return out if wrap is None else wrap.feed(out)
 
     def _render_code_line(self) -> str:
         """Render the held line of a code block, or the fence that opens or closes the block, and set `_fence`."""
@@ -275,6 +283,8 @@ class LivePrinter:
             self._is_mid_line = not text.endswith("\n")
 
     def _end_text_line(self) -> None:
+        for printer in self._texts.values():
+            self._show_text(printer.break_line())
         if self._is_mid_line:
             print(flush=True)
             self._is_mid_line = False
@@ -303,7 +313,9 @@ class LivePrinter:
     def _print_line(self, sign: str, colour: str, tool: str, text: str, end: str = "") -> None:
         self._start_line()
         text = shorten(neutralise_line(text[: 2 * _MAX_WIDTH]), _MAX_WIDTH)
-        print(f"{paint(sign, colour, sys.stderr)} {neutralise_line(tool)} {text}{end}", file=sys.stderr)
+        line = f"{paint(sign, colour, sys.stderr)} {neutralise_line(tool)} {text}{end}"
+        wrap = _wrap_of(sys.stderr)
+        print(line if wrap is None else wrap.feed(line) + wrap.flush(), file=sys.stderr)
 
     def _start_line(self) -> None:
         """Start a line on standard error; on a terminal, the text before it ends its line."""
@@ -317,7 +329,7 @@ class _TextPrinter:
 
     def __init__(self, *, markdown: bool) -> None:
         self._neutral = TextNeutraliser()
-        self._markdown = MarkdownRenderer() if markdown else None
+        self._markdown = MarkdownRenderer(StreamWrap(terminal_width())) if markdown else None
 
     def feed(self, text: str) -> str:
         safe = self._neutral.feed(text)
@@ -327,6 +339,14 @@ class _TextPrinter:
         rest = self._neutral.close()
         return rest if self._markdown is None else self._markdown.feed(rest) + self._markdown.close()
 
+    def break_line(self) -> str:
+        return "" if self._markdown is None else self._markdown.break_line()
+
+
+def _wrap_of(stream: TextIO) -> StreamWrap | None:
+    """Return the wrapping of a line about a call, or None if the stream is not a terminal."""
+    return StreamWrap(terminal_width(stream), hang=2, splits_words=True) if stream.isatty() else None
+
 
 class _CallLine:
     """The line of the call whose arguments are being written. One call at a time has it; others get a complete line."""
@@ -334,10 +354,12 @@ class _CallLine:
     def __init__(self) -> None:
         self.key: int | None = None
         self._width = 0
+        self._wrap: StreamWrap | None = None
 
     def open(self, key: int, name: str) -> None:
         self.key, self._width = key, 0
-        print(f"{paint('→', 'blue', sys.stderr)} {reveal_line(name)} ", end="", file=sys.stderr, flush=True)
+        self._wrap = _wrap_of(sys.stderr)
+        self._print(f"{paint('→', 'blue', sys.stderr)} {reveal_line(name)} ")
 
     def write(self, key: int, text: str) -> None:
         """Write more argument text, up to the maximum width."""
@@ -345,18 +367,21 @@ class _CallLine:
             return
         shown = neutralise_line(text[:_MAX_WIDTH])[: _MAX_WIDTH - self._width]
         self._width += len(shown)
-        print(shown + ("…" if self._width >= _MAX_WIDTH else ""), end="", file=sys.stderr, flush=True)
+        self._print(shown + ("…" if self._width >= _MAX_WIDTH else ""))
 
     def close(self, key: int, end: str) -> bool:
         """End the line if the call has it; return False if it has not."""
         if key != self.key:
             return False
         self.key = None
-        print(end, file=sys.stderr, flush=True)
+        self._print(f"{end}\n")
         return True
 
     def interrupt(self) -> None:
         """End the line because something else is printed; the call gets a complete line at its end."""
         if self.key is not None:
             self.key = None
-            print("…", file=sys.stderr, flush=True)
+            self._print("…\n")
+
+    def _print(self, text: str) -> None:
+        print(text if self._wrap is None else self._wrap.feed(text), end="", file=sys.stderr, flush=True)

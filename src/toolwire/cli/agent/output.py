@@ -19,7 +19,7 @@ from ...ir.parts import ToolCall, ToolResult
 from ...ir.pointer import Object
 from ...ir.terminal import neutralise_json, neutralise_line, reveal_line
 from ...ir.text import dumps, shorten
-from ..terminal.output import json_text, paint, print_note, table, text_lines
+from ..terminal.output import command_lines, json_text, paint, print_note, table, text_lines
 from .options import place_options, resume_command
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def print_plans(plans: list[CallPlan]) -> None:
         (plan.tool, plan.verdict.replace("_", " "), plan.effect or "-", plan.resource or "-", _plan_details(plan))
         for plan in plans
     ]
-    print("\n".join(table(rows, ("tool", "verdict", "effect", "resource", "details"))))
+    print("\n".join(table(rows, ("tool", "verdict", "effect", "resource", "details"), hide=("resource",))))
 
 
 def _plan_details(plan: CallPlan) -> str:
@@ -195,10 +195,10 @@ def _print_waiting(answer: Answer[Any], arguments: argparse.Namespace) -> None:
         end = "" if verb == "approve" else " --result JSON"
         print("\n".join(text_lines(describe_waiting(call), stream=sys.stderr)), file=sys.stderr)
         command = f"toolwire runs {verb} {answer.run_id} {quote(call.call_id)}{end}{option}"
-        # Commands are not wrapped, so that they can be copied.
-        print(paint(f"  {neutralise_line(command)}", "yellow", sys.stderr), file=sys.stderr)
-    command = resume_command(arguments, answer.run_id)
-    print(f"then continue with: {neutralise_line(command)}", file=sys.stderr)
+        for line in command_lines(command, "  ", sys.stderr):
+            print(paint(line, "yellow", sys.stderr), file=sys.stderr)
+    command = f"then continue with: {resume_command(arguments, answer.run_id)}"
+    print("\n".join(command_lines(command, stream=sys.stderr)), file=sys.stderr)
 
 
 def describe_waiting(call: WaitingCall) -> str:

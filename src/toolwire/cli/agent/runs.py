@@ -21,7 +21,7 @@ from ...run.values.records import RunConflict, RunStatus, Store, StoredRun, read
 from ...stream.strict import parse
 from ..sources.targets import add_store_option, open_store_at
 from ..terminal.options import add_command, add_flag
-from ..terminal.output import json_text, print_note, print_text, table, text_lines
+from ..terminal.output import command_lines, json_text, print_note, print_text, table, text_lines
 from .live import LivePrinter
 from .options import (
     add_agent_options,
@@ -354,7 +354,7 @@ def _decide(store: Store, decide: Callable[..., StoredRun], value: Any, argument
         print("the client of the server repeats the call")
         return 0
     option = place_options(arguments)
-    print(f"continue with: toolwire runs resume {stored.run_id} -t TOOLS -m MODEL{option}")
+    print("\n".join(command_lines(f"continue with: toolwire runs resume {stored.run_id} -t TOOLS -m MODEL{option}")))
     return 0
 
 

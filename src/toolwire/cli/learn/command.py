@@ -51,8 +51,8 @@ examples:
                                                    retrieved specifications; the right one may be missing
   toolwire learn export traces/ --format llamafactory --dry-run           the report only
 
-formats: openai  trl  trl_prompt  llamafactory  llamafactory_openai  axolotl  swift  xlam  toolwire (lossless)
-         read only: toolace, and traces of toolwire
+formats: openai  trl  trl_prompt  llamafactory  llamafactory_openai  axolotl  swift  xlam  toolwire (lossless).
+Read only: toolace, and traces of toolwire.
 Only complete conversations of successful runs are exported. Rejected ones are counted with their reasons.
 Beside the data, FILE.manifest.json records the settings, the SHA-256 of the inputs, the counts and the losses.
 exit codes: 0 done   1 a loss with --strict, or no example   2 wrong usage, or unreadable input

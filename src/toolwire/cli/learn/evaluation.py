@@ -29,7 +29,7 @@ examples:
 MODEL is a folder, a .gguf file or `smollm2` (run here, needs the extra learn), or provider/model as for
 `toolwire run`. --format: the text format of a model without native calls; see `toolwire formats`.
 --mask: only valid calls can be generated; models that run here only.
-The data and the checker of the Berkeley Function Calling Leaderboard: pip install --no-deps bfcl-eval
+`pip install --no-deps bfcl-eval` installs the data and the checker of the Berkeley Function Calling Leaderboard.
 [low, high]: 95 % confidence interval. right: accepted by the leaderboard's checker. valid: the calls match their schemas.
 exit codes: 0 done   1 the share of right answers is below --fail-under, or no question could be asked
             2 wrong usage, or unreadable input

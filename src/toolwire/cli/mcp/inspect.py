@@ -14,7 +14,7 @@ from ...audit.findings import TARGETS, parse_targets
 from ...ir.errors import ToolwireError
 from ...ir.terminal import count_of, reveal_line
 from ...ir.text import shorten
-from ..audit import print_table
+from ..audit import format_levels, print_table
 from ..sources.documents import replace_file
 from ..sources.listing import MAX_ITEMS, Listing
 from ..sources.targets import add_target, connect_servers
@@ -183,9 +183,7 @@ def _print_report(servers: McpServers, report: Report, total: int, *, show_all: 
         print(f"the first {_MAX_FINDINGS} of {len(findings):,} findings; --all shows them")
     for problem in servers.problems if show_all else servers.problems[:MAX_ITEMS]:
         print_note(f"skipped: {str(problem)[:1000]}", "red")
-    levels = ", ".join(
-        count_of(number, level, "info" * (level == "info")) for level, number in count_levels(report.findings).items()
-    )
+    levels = format_levels(count_levels(report.findings))
     shown = len(report.tools)
     count = count_of(total, "tool") if shown == total else f"the first {shown} of {total:,} tools (--all checks them)"
     print_note(f"{count}: {levels}", "bold")

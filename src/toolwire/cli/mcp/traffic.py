@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
 from ...ir.terminal import neutralise_line
+from ..terminal.layout import StreamWrap
 from ..terminal.options import add_flag
-from ..terminal.output import paint
+from ..terminal.output import paint, terminal_width
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -149,7 +150,11 @@ class TrafficLog:
         return f"{text[:_MAX_LENGTH]}… ({len(text):,} characters; --all shows them)"
 
     def _write(self, line: str) -> None:
-        print(paint(line, "dim", sys.stderr), file=sys.stderr, flush=True)
+        if sys.stderr.isatty():
+            wrap = StreamWrap(terminal_width(sys.stderr), hang=12, splits_words=True)
+            line = wrap.feed(line.lstrip()) + wrap.flush()
+        for part in line.split("\n"):
+            print(paint(part, "dim", sys.stderr), file=sys.stderr, flush=True)
 
     def summary(self, server: str) -> str:
         """Return the latencies of a server in one line: connect, then each method with its number of requests."""

@@ -52,7 +52,9 @@ def add_keys(commands: Any) -> None:
     new.add_argument("name", metavar="NAME", help="name of the client, for logs, limits and usage")
     new.add_argument("--models", nargs="+", metavar="PATTERN", help="models that it may use; * is every model (*)")
     for limit in _LIMITS:
-        new.add_argument(f"--{limit.replace('_', '-')}", type=int, metavar="N")
+        new.add_argument(
+            f"--{limit.replace('_', '-')}", type=int, metavar="N", help=f"{limit.replace('_', ' ')} (no limit)"
+        )
     new.set_defaults(run=_create_key)
     listing = actions.add_parser("list", help="list the keys")
     add_flag(listing, "--json", "print JSON")

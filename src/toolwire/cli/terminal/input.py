@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Self
 from ...ir.errors import ProtocolError
 from ...ir.terminal import neutralise_line, reveal_line
 from ...ir.text import dumps
-from .output import paint
+from .output import paint, paragraph, table, text_lines
 
 if TYPE_CHECKING:
     from ...run.calls.steps import ApprovalReply, Approve
@@ -355,7 +355,7 @@ class ApprovalPrompt:
         if choice in ("e", "edit"):
             return _edit(step)
         if choice in ("s", "show"):
-            _write(f"{reveal_line(dumps(step.arguments))}\n")
+            _write("\n".join([*text_lines(reveal_line(dumps(step.arguments)), stream=sys.stderr), ""]))
             return None
         return Denied(f"{choice} {rest}".strip() if choice not in ("n", "no", "") else rest)
 
@@ -370,12 +370,19 @@ class ApprovalPrompt:
 
 
 def _describe(step: Approve) -> None:
-    """Print the tool, its effect, the reason and the arguments; invisible characters are shown."""
-    title = f"{reveal_line(step.tool)} ({step.effect}) needs approval: {reveal_line(step.why)}"
-    shown = reveal_line(dumps(step.arguments))
-    if len(shown) > _MAX_SHOWN:
-        shown = f"{shown[:_MAX_SHOWN]}… ({len(shown) - _MAX_SHOWN:,} more characters: [s]how)"
-    _write(f"{paint(title, 'yellow', sys.stderr)}\n  {shown}\n")
+    """Print the tool, its effect, the reason and the arguments, one per line; invisible characters are shown."""
+    usual = f"{step.tool} is a {step.effect} tool"
+    reason = f"it is a {step.effect} tool" if step.why == usual else f"{step.why} ({step.effect} tool)"
+    lines = paragraph(f"{reveal_line(step.tool)} needs approval: {reveal_line(reason)}", stream=sys.stderr)
+    lines = [paint(line, "yellow", sys.stderr) for line in lines]
+    size = len(reveal_line(dumps(step.arguments)))
+    if size <= _MAX_SHOWN:
+        rows = [(reveal_line(name), reveal_line(dumps(value))) for name, value in step.arguments.items()]
+        lines += table(rows, indent="  ", stream=sys.stderr) if rows else ["  no arguments"]
+    else:
+        shown = reveal_line(dumps(step.arguments))[:_MAX_SHOWN]
+        lines += text_lines(f"  {shown}… ({size - _MAX_SHOWN:,} more characters: [s]how)", stream=sys.stderr)
+    _write("\n".join([*lines, ""]))
 
 
 def _edit(step: Approve) -> ApprovalReply | None:

@@ -21,8 +21,14 @@ GAP = "  "  # between columns
 _PROSE = 24  # characters, about four words; narrower prose is harder to read than names that wrap
 _MIN_VALUE = 20  # characters beside a label; with fewer, the label has a line of its own
 _WORDS = re.compile("[^ ]+")
-_PIECES = re.compile(r"[^/._:,=&?|→-]*[/._:,=&?|→-]+|[^/._:,=&?|→-]+")
+# A separator ends a piece. A dot, comma or colon before a digit does not: numbers, versions and ports stay whole.
+_PIECES = re.compile(r"(?:[^/._:,=&?|→-]|[.,:](?=\d))*+(?:[/_=&?|→-]|[.,:](?!\d))++|(?:[^/._:,=&?|→-]|[.,:](?=\d))++")
 _NUMBER = re.compile(r"[-+~]?\d[\d.,]* ?(?:%|ms|s|k|M|[KMG]?B)?")
+_STREAMED = re.compile(r"\n|[ \t]+|\x1b\[[\d;]*m|\x1b|[^ \t\n\x1b]+")
+_SGR = re.compile(r"\x1b\[[\d;]*m")
+_QUOTED = re.compile(r"""["][^"]*["]|'[^']*'""")
+_MOST_HELD = 20  # characters of a word that may be split: arguments are shown while the model writes them
+_LIST_MARK = re.compile(r"•|│|\d{1,9}[.)]")
 _NO_NUMBER = ("", "-")  # cells without a value in a column of numbers
 
 
@@ -83,6 +89,13 @@ def wrap_text(text: str, width: int, *, splits_words: bool = True) -> list[str]:
     return [*lines, "".join(pieces)]
 
 
+def wrap_command(text: str, width: int) -> list[str]:
+    """Wrap a command line at spaces, with continuation marks, so that a shell reads the lines as one; quotations stay whole."""
+    quoted = _QUOTED.sub(lambda part: part[0].replace(" ", "\0"), text)
+    *begun, last = wrap_text(quoted, width - 2, splits_words=False) if text_width(text) > width else [quoted]
+    return [part.replace("\0", " ") for part in (*(f"{part} \\" for part in begun), last)]
+
+
 def _split_word(word: str, width: int) -> list[str]:
     """Split a word into lines of at most `width`, after separators where possible."""
     lines: list[str] = []
@@ -110,6 +123,98 @@ def _cut(text: str, width: int) -> list[str]:
             start, used = place, 0
         used += size
     return [*lines, text[start:]]
+
+
+class StreamWrap:
+    r"""Wrap text that arrives in pieces, with SGR escape sequences: `feed` returns what can be written.
+
+    Lines break at spaces, and with `splits_words` long words also after separators; without it, a word that is wider than
+    the terminal stays whole. The later lines of an indented line or a list item begin below its text. A word is held back until it
+    ends or is wider than the terminal, so memory is bounded.
+
+    >>> wrap = StreamWrap(12)
+    >>> wrap.feed("• an umb") + wrap.feed("rella, a hat") + wrap.flush()
+    '• an\n  umbrella,\n  a hat'
+    """
+
+    def __init__(self, width: int, hang: int = 0, *, splits_words: bool = False) -> None:
+        """`hang`: spaces before each line but the first."""
+        self._width = width
+        self._hang = hang
+        self._splits_words = splits_words
+        self._most = min(width, _MOST_HELD) if splits_words else width
+        self._word = ""
+        self._size = 0  # of the word
+        self._start()
+
+    def feed(self, text: str) -> str:
+        """Return the text that can be written: all but its last word."""
+        out: list[str] = []
+        for piece in _STREAMED.findall(text):
+            if piece[0] in " \t\n":
+                out.append(self.flush())
+                self._gap += piece
+                if piece == "\n":
+                    out.append(piece)
+                    self._start()
+            else:
+                self._word += piece
+                self._size += 0 if piece[0] == "\x1b" else text_width(piece)
+                if self._size > self._most or self._is_whole:
+                    out.append(self._write_wide())
+        return "".join(out)
+
+    def flush(self) -> str:
+        """End the word that is held back, and return it."""
+        word, self._word = self._word, ""
+        out = self._place(word, self._size) if word else ""
+        self._size, self._is_whole = 0, False
+        return out
+
+    def restart(self) -> str:
+        """Return the rest of a line that something else ends; the next text begins a line."""
+        out = self.flush()
+        self._start()
+        return out
+
+    def _start(self) -> None:
+        self._gap = ""  # the spaces before the word
+        self._size = 0
+        self._is_whole = False  # the beginning of the word is written, and the rest follows it
+        self._is_first = True  # no word of the line is written
+        self._column = 0
+        self._indent = self._hang
+
+    def _write_wide(self) -> str:
+        """Write a word that is not held back any longer, as far as it is known."""
+        out = ""
+        if self._splits_words:
+            *full, self._word = _PIECES.findall(self._word)
+            self._size = text_width(self._word)
+            for piece in full:
+                out += self._place(piece, text_width(piece))
+                self._is_whole = False
+            if self._size <= self._most and not self._is_whole:
+                return out
+        if self._is_whole:
+            out, self._column = out + self._word, self._column + self._size
+        else:
+            out, self._is_whole = out + self._place(self._word, self._size), True
+        self._word, self._size = "", 0
+        return out
+
+    def _place(self, text: str, size: int) -> str:
+        """Return a word after its spaces, or on a new line if it does not fit."""
+        gap, self._gap = self._gap, ""
+        if self._is_first:
+            self._is_first = False
+            mark = size + 1 if _LIST_MARK.fullmatch(_SGR.sub("", text)) else 0
+            self._indent = min(self._indent + len(gap) + mark, self._width // 2)
+        elif self._column + len(gap) + size > self._width and self._column > self._indent:
+            self._column = self._indent + size
+            return "\n" + " " * self._indent + text
+        self._column += len(gap) + size
+        return gap + text
 
 
 class _Widths(NamedTuple):
@@ -170,7 +275,16 @@ def _row_lines(row: Sequence[str], widths: Sequence[int], is_right: Sequence[boo
 
 
 def _block(row: Sequence[str], headers: Sequence[str], width: int) -> list[list[str]]:
-    """Return the lines of a row that does not fit: a header and a piece of its cell per line, then an empty line."""
+    """Return the lines of a row that does not fit: a header and a piece of its cell per line, then an empty line.
+
+    The cell of a first column without a header is the title of the row.
+    """
+    if headers and not headers[0]:
+        rest = _block(row[1:], headers[1:], width - len(GAP)) if row[1:] else []
+        return [
+            *([piece] for piece in wrap_text(row[0], width)),
+            *(["", *line] if any(line) else line for line in rest),
+        ]
     label = max(map(text_width, headers), default=0)
     is_beside = width - label - len(GAP) >= _MIN_VALUE
     lines = []

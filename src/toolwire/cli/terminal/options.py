@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from ..._extras import install_command
 from ...ir.errors import ConfigError, MissingExtra
-from .layout import wrap_text
+from .layout import wrap_command, wrap_text
 
 CONFIG = "toolwire.toml"
 """The settings of the gateway in the current folder."""
@@ -18,8 +18,10 @@ CONFIG = "toolwire.toml"
 DEFAULT_MODEL = "local/smollm2"
 """The model of commands without -m: it runs in this process, and needs no key."""
 
+_LIST_GAP = re.compile(" {2,}")  # between the items of a list
+_LABEL = re.compile("[a-z]+(?: [a-z]+)?: ")  # of a list
+_EXPLANATION = " " * 20  # before a line that explains the example above it
 SettingsType = TypeVar("SettingsType")
-_QUOTED = re.compile(r"""["][^"]*["]|'[^']*'""")
 
 
 def require_gateway() -> None:
@@ -32,22 +34,45 @@ def require_gateway() -> None:
 
 
 class CommandHelp(argparse.RawDescriptionHelpFormatter):
-    """Help whose description and examples keep their lines; one that is too wide wraps at spaces."""
+    """Help whose description and examples keep their lines; one that is too wide wraps at spaces.
+
+    A paragraph is filled again: a line that does not end a sentence goes on in the next one.
+    """
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        return "\n".join(part for line in text.splitlines() for part in _wrap_example(indent + line, width))
+        lines: list[str] = []
+        for line in text.splitlines():
+            goes_on = bool(lines) and bool(lines[-1]) and not lines[-1].startswith(" ") and lines[-1][-1] not in ".:"
+            if goes_on and line and not _LABEL.match(line) and (line[0] != " " or _LIST_GAP.search(lines[-1])):
+                lines[-1] += ("   " if line[0] == " " else " ") + line.lstrip()
+            elif lines and line.startswith(_EXPLANATION):
+                lines[-1] += "  " + line.lstrip()
+            else:
+                lines.append(line)
+        return "\n".join(part for line in lines for part in _wrap_example(indent + line, width))
 
 
 def _wrap_example(line: str, width: int) -> list[str]:
-    """Wrap a line of the help. The explanation of an example that is too wide begins on a line of its own."""
+    """Wrap a line of the help. The explanation of an example that is too wide begins on a line of its own.
+
+    The items of a list, such as `exit codes: 0 done   1 failed`, are not broken if they fit on a line.
+    """
     command = line.lstrip()
     indent = line[: len(line) - len(command)]
-    if len(line) <= width or not indent:
+    if len(line) <= width:
+        return [line]
+    if not indent and _LIST_GAP.search(line):
+        found = _LABEL.match(line)
+        label = "" if found is None else found[0]
+        items, hang = line[len(label) :], " " * len(label)
+        kept = "   ".join(item.strip().replace(" ", "\0") for item in _LIST_GAP.split(items))
+        packed = wrap_text(kept, width - len(hang), splits_words=False)
+        wrapped = [part for row in packed for part in wrap_text(row.replace("\0", " "), width - len(hang))]
+        return [label + wrapped[0], *(hang + row for row in wrapped[1:])]
+    if not indent:
         return wrap_text(line, width)
     example, *about = re.split(" {2,}", command, maxsplit=1)
-    quoted = _QUOTED.sub(lambda text: text[0].replace(" ", "\0"), example)  # not wrapped inside, to be copied
-    *begun, last = wrap_text(quoted, width - len(indent) - 6, splits_words=False)
-    first, *others = [part.replace("\0", " ") for part in (*(f"{part} \\" for part in begun), last)]
+    first, *others = wrap_command(example, width - len(indent) - 4)
     others += [part for text in about for part in wrap_text(text, width - len(indent) - 4)]
     return [indent + first, *(f"{indent}    {other}" for other in others)]
 

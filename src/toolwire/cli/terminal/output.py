@@ -19,7 +19,7 @@ from typing import Any, Self, TextIO
 
 from ...ir.losses import Loss
 from ...ir.terminal import neutralise_json, neutralise_line, neutralise_text, reveal_line
-from .layout import GAP, lay_out, text_width, wrap_text
+from .layout import GAP, lay_out, text_width, wrap_command, wrap_text
 
 _COLOURS = {
     "red": "31",
@@ -122,7 +122,8 @@ def table(
             painted = [paint(piece, colour, stream) for piece, colour in zip_longest(pieces, colours)]
             lines.append(GAP.join(painted).rstrip())
     if layout.hidden:
-        note = f"not shown: {', '.join(layout.hidden)} (a wider terminal shows them)"
+        them = "it" if len(layout.hidden) == 1 else "them"
+        note = f"not shown: {', '.join(layout.hidden)} (a wider terminal shows {them})"
         lines += [paint(line, "dim", stream) for line in paragraph(note, stream=stream)]
     return [f"{indent}{line}" for line in lines] if indent else lines
 
@@ -133,6 +134,15 @@ def paragraph(text: str, indent: str = "", stream: TextIO | None = None) -> list
     if not (stream or sys.stdout).isatty():  # programs search messages
         return [indent + text]
     return [indent + line for line in wrap_text(text, terminal_width(stream) - len(indent), splits_words=False)]
+
+
+def command_lines(text: str, indent: str = "", stream: TextIO | None = None) -> list[str]:
+    """Return the lines of a command, after a text. On a terminal they wrap, and a shell reads them as one."""
+    text = neutralise_line(text)
+    if not (stream or sys.stdout).isatty():
+        return [indent + text]
+    first, *others = wrap_command(text, terminal_width(stream) - len(indent) - 4)
+    return [indent + first, *(f"{indent}    {other}" for other in others)]
 
 
 def text_lines(text: str, indent: str = "", stream: TextIO | None = None) -> list[str]:

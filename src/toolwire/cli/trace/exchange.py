@@ -19,7 +19,8 @@ from ...ir.terminal import count_of, neutralise_line
 from ...ir.text import dumps, shorten
 from ...stream.strict import parse_object
 from ...wire import get
-from ..terminal.output import columns, json_text, losses_table, paint, paragraph, table, terminal_width
+from ..terminal.layout import wrap_text
+from ..terminal.output import columns, json_text, losses_table, paint, table, terminal_width
 
 if TYPE_CHECKING:
     from ...ir.request import Request
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 
 _WIDEST = 160  # columns, also of a file; in longer bars the labels are far from their ends
-_MIN_BAR = 12  # characters; parallel operations stay distinguishable
+_MIN_BAR = 10  # characters; parallel operations stay distinguishable
 _MAX_LABEL = 28  # characters, at most a third of the terminal
 _MAX_NOTE = 28  # characters, at most the rest beside the shortest bar
 _DURATION = 8  # characters of a duration column, such as `12.345 s`
@@ -93,7 +94,7 @@ _MAX_WIDTH = 80  # characters shown of arguments and results
 
 def print_exchange(trace: ExchangeTrace, *, bodies: bool) -> None:
     """Print the timeline, calls, results and losses, and with `bodies` the bodies."""
-    print("\n".join(paint(line, "bold") for line in paragraph(_format_title(trace))))
+    print_title(_title_fields(trace))
     print()
     print("\n".join(draw_timeline(_rows(trace), trace.outcome.ms)))
     print(f"gateway overhead {format_ms(trace.outcome.overhead_ms)}")
@@ -135,8 +136,16 @@ def decode_answer(exchange: RecordedExchange) -> Response | None:
         return None
 
 
-def _format_title(trace: ExchangeTrace) -> str:
-    """Summarise the exchange in one line: wire, model, upstream, status, error or stop reason, tokens."""
+def print_title(fields: Sequence[str]) -> None:
+    """Print the fields of a summary in bold. On a narrow terminal they wrap between fields."""
+    joined = "   ".join(field.replace(" ", "\0") for field in map(neutralise_line, fields) if field)
+    width = terminal_width() if sys.stdout.isatty() else sys.maxsize
+    for line in wrap_text(joined, width, splits_words=False):
+        print("\n".join(paint(part, "bold") for part in wrap_text(line.replace("\0", " "), width)))
+
+
+def _title_fields(trace: ExchangeTrace) -> list[str]:
+    """Summarise the exchange: wire, model, upstream, status, error or stop reason, tokens."""
     outcome = trace.outcome
     there = f"{outcome.upstream}/{outcome.upstream_model}" if outcome.upstream else "no upstream"
     how = " unchanged" if outcome.passed else ""
@@ -144,17 +153,15 @@ def _format_title(trace: ExchangeTrace) -> str:
     fields += [outcome.error] if outcome.error else [outcome.stop] if outcome.stop else []
     if outcome.usage is not None:
         fields.append(f"{outcome.usage.input} + {outcome.usage.output} tokens")
-    return neutralise_line("   ".join(fields))
+    return fields
 
 
 def _rows(trace: ExchangeTrace) -> list[TimelineRow]:
     """Return the client's side, each attempt on an upstream with its stream, and the answer to the client."""
     client = trace.ingress
-    size = f"{len(client.data)} bytes"
-    status = "" if client.answer is None else f"{client.answer.head.status}, "
-    rows = [
-        TimelineRow(f"{client.request.method} {client.request.path}", 0.0, trace.outcome.ms, status + size, "green")
-    ]
+    status = "no response" if client.answer is None else f"{client.answer.head.status}"
+    note = f"{len(client.data)} bytes → {status}"  # the request's size
+    rows = [TimelineRow(f"{client.request.method} {client.request.path}", 0.0, trace.outcome.ms, note, "green")]
     for exchange in trace.upstreams:
         rows += _side_rows(exchange, f"{exchange.request.upstream} ({exchange.request.wire})", exchange.request.ms)
     if client.answer is not None and client.answer.pieces:

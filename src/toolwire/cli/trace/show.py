@@ -28,8 +28,8 @@ from ...run.traces.format import (
     RunEnded,
     RunStarted,
 )
-from ..terminal.output import json_text, losses_table, paint, paragraph, table
-from .exchange import TimelineRow, draw_timeline, exchange_as_json, format_ms, print_exchange, short_line
+from ..terminal.output import json_text, losses_table, paint, table
+from .exchange import TimelineRow, draw_timeline, exchange_as_json, format_ms, print_exchange, print_title, short_line
 
 if TYPE_CHECKING:
     from ...run.traces.recordings import ExchangeTrace, RecordedSpan, RunTrace
@@ -40,7 +40,7 @@ _COLOURS = {"run": "green", "request": "blue", "call": "yellow", "approval": "di
 
 def print_run(trace: RunTrace, *, bodies: bool) -> None:
     """Print the timeline, calls, results and losses, and with `bodies` all recorded documents."""
-    print("\n".join(paint(line, "bold") for line in paragraph(_format_title(trace))))
+    print_title(_title_fields(trace))
     print()
     print("\n".join(draw_timeline([_row(span) for span in trace.spans], trace.duration_ms)))
     rows = _detail_rows(trace)
@@ -54,8 +54,8 @@ def print_run(trace: RunTrace, *, bodies: bool) -> None:
         _print_bodies(trace)
 
 
-def _format_title(trace: RunTrace) -> str:
-    """Summarise the run in one line: agent, model, numbers of requests and calls, tokens, cost, and the end."""
+def _title_fields(trace: RunTrace) -> list[str]:
+    """Summarise the run: agent, model, numbers of requests and calls, tokens, cost, and the end."""
     start, end = trace.root.start, trace.root.end
     requests = [span.start for span in trace.spans if isinstance(span.start, RequestSent)]
     calls = [span for span in trace.spans if isinstance(span.start, CallStarted)]
@@ -70,7 +70,7 @@ def _format_title(trace: RunTrace) -> str:
         fields.append(end.type)
     else:
         fields.append("interrupted")
-    return neutralise_line("   ".join(filter(None, fields)))
+    return fields
 
 
 def _format_usage(usage: Usage | None) -> str:
