@@ -2,11 +2,9 @@
 
 import asyncio
 
-import uvicorn
-from uvicorn.server import ServerState
-
+from toolwire.asgi import connection as http
 from toolwire.asgi.admission import ConnectionCounts, DefaultLimits
-from toolwire.asgi.limited_http import make_limited_protocol
+from toolwire.asgi.server_context import ServerContext
 
 
 class Connection(asyncio.Transport):
@@ -48,15 +46,14 @@ class Connection(asyncio.Transport):
 
 
 class Client:
-    """A client of an app, on a connection with this protocol."""
+    """A client of an app, on a connection of a server with these options."""
 
-    def __init__(self, make_protocol, app):
+    def __init__(self, app, head=64 * 1024, **options):
         self.connection = Connection()
-        state = ServerState()
-        state.default_headers = [(b"date", b"Tue, 17 Nov 2026 06:00:00 GMT"), (b"server", b"uvicorn")]
-        config = uvicorn.Config(app, log_config=None, ws="none", timeout_keep_alive=5)
-        self.protocol = make_protocol(config, state, {"a": 1})
-        self.protocol.access_log = False
+        counts = ConnectionCounts(10, 10)
+        context = ServerContext(app, **{"limits": lambda: DefaultLimits(head=head), "counts": counts, **options})
+        context.app_state = {"a": 1}
+        self.protocol = http.Connection(context)
         self.protocol.connection_made(self.connection)
 
     async def send(self, data, size=None):
@@ -69,7 +66,3 @@ class Client:
 async def settle():
     for _ in range(20):
         await asyncio.sleep(0)
-
-
-def limited(head=64 * 1024):
-    return make_limited_protocol(lambda: DefaultLimits(head=head), ConnectionCounts(10, 10))

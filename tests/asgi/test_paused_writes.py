@@ -2,7 +2,7 @@
 
 import asyncio
 
-from memory_connection import Client, Connection, limited
+from memory_connection import Client, Connection
 
 from toolwire.asgi.http_exchange import HttpExchange
 
@@ -27,7 +27,7 @@ def test_app_that_writes_without_waiting_is_paused(monkeypatch):
                 client.protocol.pause_writing()
 
         monkeypatch.setattr(Connection, "write", write)
-        client = Client(limited(), app)
+        client = Client(app)
         await client.send(REQUEST)
         return client.connection.unread
 

@@ -3,12 +3,11 @@
 import asyncio
 
 import pytest
-from memory_connection import Client, limited, settle
+from memory_connection import Client, settle
 
 from tables import every_case
-from toolwire.asgi.admission import Admission, ConnectionCounts, DefaultLimits
+from toolwire.asgi.admission import Admission
 from toolwire.asgi.http_exchange import HttpExchange
-from toolwire.asgi.limited_http import make_limited_protocol
 from waiting import until
 
 JSON = [(b"content-type", b"application/json")]
@@ -76,7 +75,7 @@ def test_refusal_follows_the_answers_to_earlier_requests(refused, size):
 
     async def main():
         app = App()
-        client = Client(limited(1000), app)
+        client = Client(app, 1000)
         before = await client.send(request_for(b"/1") + request_for(b"/2") + request_for(b"/3") + data, size)
         assert (before, client.connection.closed) == (b"", False)
         await client.send(request_for(b"/late"))
@@ -95,7 +94,7 @@ def test_refusal_follows_the_answers_to_earlier_requests(refused, size):
 def test_answer_that_has_begun_is_completed_before_the_refusal():
     async def main():
         app = App()
-        client = Client(limited(), app)
+        client = Client(app)
         await client.send(request_for(b"/stream"))
         before = await client.send(b"NOT HTTP\r\n\r\n")
         assert before.endswith(b"5\r\nfirst\r\n") and not client.connection.closed
@@ -114,7 +113,7 @@ def test_refused_request_has_one_answer_if_it_was_answered_before_its_body():
         await HttpExchange(scope, receive, send).respond(404, JSON, b"{}")
 
     async def main():
-        client = Client(limited(), app)
+        client = Client(app)
         await client.send(CHUNKED)
         await client.send(b"zz\r\n")
         return client.connection
@@ -127,7 +126,7 @@ def test_refused_request_has_one_answer_if_it_was_answered_before_its_body():
 def test_invalid_url_of_the_first_request_is_refused():
     async def main():
         app = App()
-        client = Client(limited(), app)
+        client = Client(app)
         await client.send(REFUSED["invalid URL"][0])
         return app.paths, client.connection
 
@@ -142,7 +141,7 @@ def test_refused_request_is_not_answered_by_the_app_as_well():
 
     async def main():
         app = App()
-        client = Client(limited(), app)
+        client = Client(app)
         await client.send(CHUNKED)
         await client.send(b"zz\r\n")
         app.released.set()
@@ -161,7 +160,7 @@ def test_disconnect_after_a_refused_request_interrupts_the_task():
 
     async def main():
         app = App()
-        client = Client(limited(), app)
+        client = Client(app)
         await client.send(request_for(b"/1") + large)
         assert client.connection.read_paused
         await client.send(b"NOT A CHUNK")
@@ -176,7 +175,7 @@ def test_disconnect_after_a_refused_request_interrupts_the_task():
 def test_connection_that_closes_after_a_request_refuses_nothing_after_it():
     async def main():
         app = App()
-        client = Client(limited(), app)
+        client = Client(app)
         await client.send(request_for(b"/1"))
         await client.send(b"NOT HTTP\r\n\r\n")
         client.protocol.shutdown()
@@ -196,13 +195,12 @@ def test_many_requests_for_an_upgrade_are_answered():
         await HttpExchange(scope, receive, send).respond(200, JSON, b"{}")
 
     async def main():
-        client = Client(limited(), app)
-        written = await client.send(upgrade * 5000)
-        while client.protocol.pipeline:
-            await settle()
-        return written, client.connection
+        client = Client(app)
+        await client.send(upgrade * 5000)
+        await until(lambda: client.connection.closed)
+        return client.connection
 
-    _, connection = asyncio.run(main())
+    connection = asyncio.run(main())
     assert 400 < connection.written.count(b"HTTP/1.1 200 OK") < 600  # as many as are queued
     assert connection.written.endswith(b"connection: close\r\n\r\n{}") and connection.closed
 
@@ -211,7 +209,7 @@ def test_many_requests_for_an_upgrade_are_answered():
 def test_connect_does_not_reach_the_app(url):
     async def main():
         app = App()
-        client = Client(limited(), app)
+        client = Client(app)
         await client.send(b"CONNECT %b HTTP/1.1\r\nhost: evil\r\n\r\nxyz" % url)
         return app.paths, client.connection
 
@@ -227,7 +225,7 @@ def test_request_under_way_when_the_server_stops_is_answered(before):
     async def run():
         app = App()
         app.released.set()
-        client = Client(limited(), app)
+        client = Client(app)
         for _ in range(before):
             await client.send(request_for(b"/first"))
         client.protocol.shutdown()
@@ -244,7 +242,7 @@ def test_request_under_way_when_the_server_stops_is_answered(before):
 @pytest.mark.finding("OP4")
 def test_connection_without_a_request_is_closed_when_the_server_stops():
     async def run():
-        client = Client(limited(), App())
+        client = Client(App())
         client.protocol.shutdown()
         await until(lambda: client.connection.closed)
         assert client.connection.written == b""
@@ -274,7 +272,7 @@ def test_connection_is_not_idle_while_a_request_in_the_same_data_is_answered(vir
 
     async def main():
         gate = Gate(0 if is_refused else 1)
-        client = Client(make_limited_protocol(DefaultLimits, ConnectionCounts(10, 10), gate), answer_slowly)
+        client = Client(answer_slowly, gate=gate)
         await client.send(b"POST /early HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\n\r\nhel")
         assert client.connection.written.startswith(b"HTTP/1.1 503" if is_refused else b"HTTP/1.1 200")
         gate.admission.limit = 1
@@ -292,7 +290,7 @@ def test_refused_connection_is_closed_at_once_if_nothing_more_is_expected(virtua
     """It was kept for five seconds, as if the client still sent its body."""
 
     async def main():
-        client = Client(make_limited_protocol(DefaultLimits, ConnectionCounts(10, 10), Gate()), answer_slowly)
+        client = Client(answer_slowly, gate=Gate())
         closes = []
         client.connection.write_eof = lambda: None
         client.connection.close = lambda: closes.append(asyncio.get_running_loop().time())
@@ -307,7 +305,7 @@ def test_refused_connection_is_closed_at_once_if_nothing_more_is_expected(virtua
 
 def test_lingering_ends_with_the_connection(virtual_time):
     async def main():
-        client = Client(make_limited_protocol(DefaultLimits, ConnectionCounts(10, 10), Gate()), answer_slowly)
+        client = Client(answer_slowly, gate=Gate())
         closes = []
         client.connection.write_eof = lambda: None
         client.connection.close = lambda: closes.append(1)

@@ -5,7 +5,7 @@ import struct
 import sys
 
 import pytest
-from memory_connection import Client, limited
+from memory_connection import Client
 
 from toolwire.asgi.http_exchange import HttpExchange
 
@@ -44,7 +44,7 @@ async def begin_answer(end, connection_socket=None):
         client.connection.unread = 40_000
         return await end(http_exchange)
 
-    client = Client(limited(), app)
+    client = Client(app)
     client.connection._extra["socket"] = connection_socket
     await client.send(REQUEST)
     return client
@@ -85,7 +85,7 @@ def test_client_with_an_invalid_body_that_does_not_read_its_answer_is_disconnect
             await HttpExchange(scope, receive, send).start(200, [])
             await asyncio.Event().wait()
 
-        client = Client(limited(), app)
+        client = Client(app)
         await client.send(b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n")
         client.connection.unread = 40_000
         await client.send(b"zz\r\n")

@@ -22,10 +22,10 @@ def tools(tmp_path):
 
 
 def record_start(started):
-    """Return a replacement of `uvicorn.Server.serve` that only records the host."""
+    """Return a replacement of `serve_listeners` that only records the addresses, without a socket."""
 
-    async def serve(server):
-        started.append(server.config.host)
+    async def serve(app, listeners):
+        started.append(listeners)
 
     return serve
 

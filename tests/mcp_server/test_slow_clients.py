@@ -4,49 +4,54 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from argparse import Namespace
 
 import pytest
 import uvicorn
 
 from hostile import Answer, read_answer, run
+from serving import listening
 from toolwire import Toolbox
 from toolwire.asgi.admission import DefaultLimits
-from toolwire.asgi.limited_http import make_limited_protocol
+from toolwire.asgi.server import Server as HttpServer
 from toolwire.cli.main import main
 from toolwire.cli.mcp import command as mcp_bridge
 from toolwire.mcp.server.http import HttpApp
 from toolwire.mcp.server.server import Server
-from waiting import until
 
 HEAD = b"POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 1000\r\n"
 
 
-async def send_slowly(data: bytes, *, protocol: bool) -> Answer:
-    """Send data that is incomplete, and return the server's answer. The connection must be closed after it."""
+async def send_slowly(data: bytes, *, other_server: bool = False) -> Answer:
+    """Send data that is incomplete, and return the server's answer. Our own server closes the connection after it."""
     app = HttpApp(Server(Toolbox()), slow_client=0.2)
-    http = make_limited_protocol(lambda: DefaultLimits(slow_client=0.2)) if protocol else "auto"
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, http=http, timeout_graceful_shutdown=1))
-    task = asyncio.ensure_future(server.serve())
-    await until(lambda: server.started)
-    try:
-        reader, writer = await asyncio.open_connection("127.0.0.1", server.servers[0].sockets[0].getsockname()[1])
+    if other_server:
+        server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, timeout_graceful_shutdown=1))
+        listener = socket.create_server(("127.0.0.1", 0))
+        address, task = listener.getsockname(), asyncio.ensure_future(server.serve([listener]))
+        reader, writer = await asyncio.open_connection(*address)
         writer.write(data)
         answer = await read_answer(reader)
-        if protocol:
-            assert await reader.read() == b""
         writer.close()
-        return answer
-    finally:
         server.should_exit = True
         await task
+        return answer
+    async with listening(app, lambda: DefaultLimits(slow_client=0.2)) as url:
+        host, port = url.removeprefix("http://").split(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(data)
+        answer = await read_answer(reader)
+        assert await reader.read() == b""
+        writer.close()
+        return answer
 
 
 @pytest.mark.finding("Z12")
-@pytest.mark.parametrize("protocol", [False, True])
+@pytest.mark.parametrize("other_server", [False, True])
 @run
-async def test_incomplete_message_times_out(protocol):
-    answer = await send_slowly(HEAD + b'\r\n{"jsonrpc":', protocol=protocol)
+async def test_incomplete_message_times_out(other_server):
+    answer = await send_slowly(HEAD + b'\r\n{"jsonrpc":', other_server=other_server)
     assert answer.status == 408
     assert "incomplete" in json.loads(answer.body)["error"]["message"]
 
@@ -54,7 +59,7 @@ async def test_incomplete_message_times_out(protocol):
 @pytest.mark.finding("Z12")
 @run
 async def test_incomplete_head_times_out():
-    assert (await send_slowly(HEAD, protocol=True)).status == 408
+    assert (await send_slowly(HEAD)).status == 408
 
 
 @pytest.mark.finding("Z12")
@@ -62,10 +67,12 @@ async def test_incomplete_head_times_out():
 def test_commands_serve_with_limits(command, monkeypatch, tmp_path):
     started = []
 
-    async def serve(server):
-        started.append(server.config)
+    async def serve(server, listeners):
+        started.append((server.context.limits(), [listener.getsockname()[0] for listener in listeners]))
+        for listener in listeners:
+            listener.close()
 
-    monkeypatch.setattr(uvicorn.Server, "serve", serve)
+    monkeypatch.setattr(HttpServer, "serve", serve)
     given = {"http": "127.0.0.1:0", "path": "/mcp", "token_env": None, "allow_host": [], "allow_origin": []}
     if command == "serve":
         (tmp_path / "tools.py").write_text("def add(a: int, b: int) -> int:\n    return a + b\n")
@@ -73,5 +80,4 @@ def test_commands_serve_with_limits(command, monkeypatch, tmp_path):
     else:
         monkeypatch.setattr(mcp_bridge, "parse_spec", lambda *_: None)
         mcp_bridge._serve(Namespace(target="x", **given))
-    [config] = started
-    assert config.http.func is make_limited_protocol().func
+    assert started == [(DefaultLimits(), ["127.0.0.1"])]

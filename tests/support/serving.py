@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
-import uvicorn
-
+from toolwire.asgi.accepting import BatchListener
 from toolwire.asgi.admission import ConnectionCounts
-from toolwire.asgi.limited_http import make_limited_protocol
+from toolwire.asgi.server import Server
+from toolwire.asgi.server_context import ServerContext
 from toolwire.gateway.app import Gateway
 from toolwire.gateway.config.parsing import parse_settings
 from toolwire.gateway.config.settings import LimitsRow
@@ -54,39 +55,12 @@ async def listening(
     counts: ConnectionCounts | None = None,
     gate: Gateway | None = None,
 ) -> AsyncIterator[str]:
-    http = make_limited_protocol(limits, counts, gate)
-    config = uvicorn.Config(app, port=0, log_config=None, timeout_graceful_shutdown=1, ws="none", http=http)
-    config.load()
-    server = _Server(config)
-    server.lifespan = config.lifespan_class(config)
-    await server.startup()
-    await server.on_tick(0)  # sets the default headers
-    port = server.servers[0].sockets[0].getsockname()[1]
+    server = Server(ServerContext(app, limits=limits, counts=counts, gate=gate), grace=1.0)
+    await server.start()
+    listener = socket.create_server(("127.0.0.1", 0), backlog=2048)
+    server.listen(partial(BatchListener, listener))
     try:
-        yield f"http://127.0.0.1:{port}"
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     finally:
-        await server.stop()
-
-
-class _Server(uvicorn.Server):
-    """Listens like uvicorn, without its ticks: it looks ten times a second whether to stop, and waits as long to do so."""
-
-    async def stop(self) -> None:
-        for server in self.servers:
-            server.close()
-        for connection in list(self.server_state.connections):
-            connection.shutdown()
-        try:
-            await asyncio.wait_for(self._drain(), self.config.timeout_graceful_shutdown)
-        except TimeoutError:
-            for task in self.server_state.tasks:
-                task.cancel()
-        await self.lifespan.shutdown()
-
-    async def _drain(self) -> None:
-        delay = 0.0  # at first only until the loop has closed idle connections
-        while self.server_state.connections or self.server_state.tasks:
-            await asyncio.sleep(delay)
-            delay = min(delay + 0.001, 0.02)
-        for server in self.servers:
-            await server.wait_closed()
+        server.stop()
+        await server.finish()

@@ -21,7 +21,7 @@ import sys
 _SIZE = 8  # bytes of a number between client and server
 # for servers, which are killed: they do not report their imports
 _PRELOADED = {
-    "serve": ("toolwire.cli.serve.command", "toolwire.gateway.processes.server", "toolwire.asgi.limited_http"),
+    "serve": ("toolwire.cli.serve.command", "toolwire.gateway.processes.server", "toolwire.asgi.server"),
     "mcp": (
         "toolwire.cli.mcp.command",
         "toolwire.cli.mcp.http",

@@ -21,10 +21,10 @@ _RETRY_DELAY = 1.0  # seconds after an error of the system, such as too many ope
 
 
 class BatchListener:
-    """Accept connections from a socket. It has the methods of an asyncio server that uvicorn calls.
+    """Accept connections from a socket.
 
-    `connections` are the open connections of uvicorn's server, of which there are at most about `limit`. It does not know those in
-    a TLS handshake. If there are more of both, the oldest handshake ends: clients that send nothing would take all descriptors.
+    `connections` are the open ones of the server, of which there are at most about `limit`; those in a TLS handshake are not among
+    them. If there are more of both, the oldest handshake ends: clients that send nothing would take all descriptors.
     """
 
     def __init__(
@@ -67,7 +67,9 @@ class BatchListener:
         return True
 
     async def wait_closed(self) -> None:
-        """Return at once: uvicorn waits for the connections itself."""
+        """Wait for the connections that were accepted before `close`, and whose protocol has not begun."""
+        while self._connecting:
+            await asyncio.wait(self._connecting)
 
     def _on_connection(self) -> None:
         self._accept(BATCH)
@@ -121,4 +123,4 @@ class BatchListener:
             connection.close()
             return
         if not self._is_open:
-            protocol.shutdown()  # uvicorn does this for the connections that it knew when it began to stop
+            protocol.shutdown()  # the server did this for the connections that it knew when it began to stop

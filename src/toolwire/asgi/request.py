@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Any, TypeAlias
 
 from .access import AccessDenied
@@ -23,9 +23,17 @@ AsgiApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 async def serve_lifespan(lifespan: AbstractAsyncContextManager[None], receive: Receive, send: Send) -> None:
-    """Enter a context at the startup of the ASGI server, and leave it at the shutdown."""
+    """Enter a context at the startup of the ASGI server, and leave it at the shutdown.
+
+    A failure at the startup is reported, because some servers would serve an application that only raises an error.
+    """
     await receive()
-    async with lifespan:
+    async with AsyncExitStack() as stack:
+        try:
+            await stack.enter_async_context(lifespan)
+        except Exception as error:
+            await send({"type": "lifespan.startup.failed", "message": str(error)})
+            raise
         await send({"type": "lifespan.startup.complete"})
         await receive()
     await send({"type": "lifespan.shutdown.complete"})

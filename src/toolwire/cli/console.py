@@ -56,9 +56,9 @@ def run(arguments: argparse.Namespace) -> int:
 
     from ..gateway.console.api import check_file
     from ..gateway.console.app import Console
-    from .mcp.http import require_uvicorn, run_server, serve_listener
+    from .mcp.http import require_http, run_server, serve_listeners
 
-    require_uvicorn("gateway")
+    require_http("gateway")
     opened = None
     if arguments.file is not None:
         opened = check_file(Path(arguments.file).name or arguments.file, read_bytes(arguments.file))
@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
     print(f"console at {paint(address, 'green')}", flush=True)
     print_note("only this address opens it; Ctrl-C stops it", "dim")
     with _browser(address if arguments.open else ""), listener:
-        run_server(serve_listener(Console(token, opened), listener))
+        run_server(serve_listeners(Console(token, opened), [listener]))
     return 0
 
 
@@ -80,19 +80,23 @@ def console_in_thread() -> Iterator[str]:
     import threading
 
     from ..gateway.console.app import Console
-    from .mcp.http import make_server, require_uvicorn
+    from .mcp.http import make_server, require_http
 
-    require_uvicorn("gateway")
+    require_http("gateway")
     token = secrets.token_urlsafe(_TOKEN_BYTES)
     with bind_console("127.0.0.1", None) as listener:
         server = make_server(Console(token))
-        thread = threading.Thread(target=lambda: asyncio.run(server.serve([listener])), name="console", daemon=True)
+        loop = asyncio.new_event_loop()
+        thread = threading.Thread(
+            target=lambda: loop.run_until_complete(server.serve([listener])), name="console", daemon=True
+        )
         thread.start()
         try:
             yield console_address(listener, token)
         finally:
-            server.should_exit = True
+            loop.call_soon_threadsafe(server.stop)
             thread.join()
+            loop.close()
 
 
 def console_address(listener: socket.socket, token: str, *, has_file: bool = False) -> str:

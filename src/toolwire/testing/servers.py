@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from .._extras import install_command
+from ..asgi.accepting import BatchListener
+from ..asgi.server_context import ServerContext
 from ..gateway.app import Gateway
 from ..gateway.config.parsing import parse_settings
 from ..ir.errors import MissingExtra
@@ -32,23 +36,21 @@ class BackgroundGateway:
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Listen on a free port of the loopback interface, and set `url`. Raises `MissingExtra` without uvicorn."""
+        """Listen on a free port of the loopback interface, and set `url`. Raises `MissingExtra` without httptools."""
         try:
-            import uvicorn
+            from ..asgi.server import Server
         except ImportError as error:
-            raise MissingExtra("the gateway needs the package uvicorn", hint=install_command("gateway")) from error
-        config = uvicorn.Config(self.gateway, port=0, log_config=None, timeout_graceful_shutdown=1, ws="none")
-        self._server = uvicorn.Server(config)
-        self._task = asyncio.ensure_future(self._server.serve())
-        while not self._server.started:
-            if self._task.done():
-                self._task.result()
-            await asyncio.sleep(0.005)
-        self.url = f"http://127.0.0.1:{self._server.servers[0].sockets[0].getsockname()[1]}"
+            raise MissingExtra("the gateway needs the package httptools", hint=install_command("gateway")) from error
+        self._server = Server(ServerContext(self.gateway), grace=1.0)
+        await self._server.start()
+        listener = socket.create_server(("127.0.0.1", 0))
+        self._server.listen(partial(BatchListener, listener))
+        self.url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        self._task = asyncio.ensure_future(self._server.finish())
 
     async def _stop(self) -> None:
         if self._task is not None:
-            self._server.should_exit = True
+            self._server.stop()
             await self._task
 
     def stop(self) -> None:

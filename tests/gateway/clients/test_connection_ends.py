@@ -9,25 +9,34 @@ import ssl
 import struct
 import sys
 import termios
-from contextlib import asynccontextmanager, closing, nullcontext, suppress
+from contextlib import asynccontextmanager, closing, suppress
 from fcntl import ioctl
+from functools import partial
 from unittest.mock import ANY
 
 import pytest
-import uvicorn
 import uvloop
 
 from hostile import read_answer
 from places import TESTS
+from toolwire.asgi.accepting import BatchListener
 from toolwire.asgi.admission import ConnectionCounts, DefaultLimits
-from toolwire.asgi.client_transport import ClientTransport
-from toolwire.asgi.limited_http import make_limited_protocol
+from toolwire.asgi.server import Server
+from toolwire.asgi.server_context import ServerContext
+from toolwire.asgi.unread_timer import UnreadTimer
 from waiting import SAFETY, until
 
 RUNNERS = {"asyncio": asyncio.run, "uvloop": uvloop.run}
 every_loop = pytest.mark.parametrize("runner", RUNNERS.values(), ids=RUNNERS)
 TLS = TESTS / "fixtures" / "tls"
-TLS_FILES = {"ssl_certfile": str(TLS / "cert.pem"), "ssl_keyfile": str(TLS / "key.pem")}
+
+
+def tls_context():
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(TLS / "cert.pem", TLS / "key.pem")
+    return context
+
+
 SMALL_BUFFER = 4096  # bytes, so that a part of the answer stays in the server
 
 
@@ -40,22 +49,20 @@ def run_on(runner, test):
 
 
 @asynccontextmanager
-async def started_server(app, slow_client=30.0, **options):
-    """Yield a server with the protocol, and its address."""
-    http = make_limited_protocol(lambda: DefaultLimits(slow_client=slow_client), ConnectionCounts(100, 10))
-    options = {"log_config": None, "lifespan": "off", "ws": "none", "timeout_graceful_shutdown": 1, **options}
-    server = uvicorn.Server(uvicorn.Config(app, http=http, **options))
-    server.capture_signals = nullcontext
+async def started_server(app, slow_client=30.0, tls=None, **options):
+    """Yield the context of a server, and its address."""
+    limits, counts = DefaultLimits(slow_client=slow_client), ConnectionCounts(100, 10)
+    context = ServerContext(app, limits=lambda: limits, counts=counts, **options)
+    server = Server(context, grace=1.0, tls=tls)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SMALL_BUFFER)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16 * SMALL_BUFFER)
-        task = asyncio.ensure_future(server.serve([listener]))
-        await until(lambda: server.started)
+        server.listen(partial(BatchListener, listener))
         try:
-            yield server, listener.getsockname()
+            yield context, listener.getsockname()
         finally:
-            server.should_exit = True
-            await task
+            server.stop()
+            await server.finish()
 
 
 async def send_answer(send, body):
@@ -95,21 +102,21 @@ def post(address, headers, tls):
 
 @pytest.mark.finding("OP3")
 @every_loop
-@pytest.mark.parametrize("options", [{}, TLS_FILES], ids=["plain", "TLS"])
+@pytest.mark.parametrize("is_tls", [False, True], ids=["plain", "TLS"])
 @pytest.mark.parametrize("refusal", ["connection", "te"])
-def test_answer_before_the_body_is_not_lost_in_a_reset(runner, options, refusal):
+def test_answer_before_the_body_is_not_lost_in_a_reset(runner, is_tls, refusal):
     """The client sends all of its body before it reads. Closing a connection with unread data resets it."""
 
     async def app(scope, receive, send):
         await send_answer(send, b"early")
 
     async def main():
-        async with started_server(app, **options) as (server, address):
+        async with started_server(app, tls=tls_context() if is_tls else None) as (context, address):
             answer = await asyncio.to_thread(
-                post, address, {refusal: "close" if refusal == "connection" else "chunked"}, options
+                post, address, {refusal: "close" if refusal == "connection" else "chunked"}, is_tls
             )
             assert answer == ((200, b"early") if refusal == "connection" else (400, ANY))
-            await until(lambda: not server.server_state.connections)
+            await until(lambda: not context.connections)
 
     run_on(runner, main())
 
@@ -117,17 +124,17 @@ def test_answer_before_the_body_is_not_lost_in_a_reset(runner, options, refusal)
 @pytest.mark.finding("OP3")
 @every_loop
 def test_client_that_never_closes_its_side_is_disconnected(runner, monkeypatch):
-    monkeypatch.setattr("toolwire.asgi.client_transport._LINGER", 0.05)
+    monkeypatch.setattr("toolwire.asgi.connection._LINGER", 0.05)
 
     async def app(scope, receive, send):
         await send_answer(send, b"early")
 
     async def main():
-        async with started_server(app) as (server, address):
+        async with started_server(app) as (context, address):
             reader, writer = await asyncio.open_connection(*address)
             writer.write(b"POST / HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 9\r\n\r\n")
             assert (await read_answer(reader)).body == b"early"
-            await until(lambda: not server.server_state.connections)
+            await until(lambda: not context.connections)
             writer.close()
 
     run_on(runner, main())
@@ -183,12 +190,12 @@ def test_requests_beyond_the_queue_do_not_reset_the_connection(runner):
             await released.wait()
             await send_answer(send, b"{}")
 
-        async with started_server(app) as (server, address):
+        async with started_server(app) as (context, address):
             with socket.create_connection(address) as client:
                 client.sendall(request_for(b"/") * 600)  # one segment, with more requests than are queued
                 await until(lambda: started)
                 await asyncio.to_thread(client.sendall, request_for(b"/") * 30_000)
-                [connection] = server.server_state.connections
+                [connection] = context.connections
                 accepted = connection.transport.get_extra_info("socket")
                 await until(
                     lambda: not queued_bytes(client, termios.TIOCOUTQ) and not queued_bytes(accepted, termios.FIONREAD)
@@ -222,12 +229,12 @@ def test_unread_part_of_an_abandoned_answer_does_not_hold_the_connection(runner,
     async def main():
         with socket.socket() as client:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALL_BUFFER)
-            async with started_server(app, slow_client=0.2) as (server, address):
+            async with started_server(app, slow_client=0.2) as (context, address):
                 client.connect(address)
                 client.sendall(request_for(b"/"))
                 if is_half_closed:
                     client.shutdown(socket.SHUT_WR)
-                await until(lambda: started and not server.server_state.connections)
+                await until(lambda: started and not context.connections)
 
     run_on(runner, main())
 
@@ -289,7 +296,7 @@ def test_unread_answer_does_not_hold_a_tls_connection(runner, end, sends_close):
             if end == "complete":
                 await send({"type": "http.response.body", "body": b""})
 
-        async with started_server(app, slow_client=0.2, timeout_keep_alive=0, **TLS_FILES) as (server, address):
+        async with started_server(app, slow_client=0.2, keep_alive=0, tls=tls_context()) as (context, address):
             with socket.socket() as client:
                 client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALL_BUFFER)
                 connection = TlsClient(client)
@@ -299,7 +306,7 @@ def test_unread_answer_does_not_hold_a_tls_connection(runner, end, sends_close):
                 if sends_close:
                     connection.send_close()
                 released.set()
-                await until(lambda: not server.server_state.connections)
+                await until(lambda: not context.connections)
 
     run_on(runner, main())
 
@@ -309,7 +316,7 @@ def test_unread_answer_does_not_hold_a_tls_connection(runner, end, sends_close):
 def test_client_that_reads_slowly_receives_the_whole_answer_over_tls(runner, monkeypatch):
     """The client reads a little in each period of the time limit, also after the server has closed the connection."""
     size, received = 300_000, []
-    check_progress = ClientTransport._check_progress
+    check = UnreadTimer._check
 
     async def app(scope, receive, send):
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % size)]})
@@ -318,22 +325,22 @@ def test_client_that_reads_slowly_receives_the_whole_answer_over_tls(runner, mon
         await send({"type": "http.response.body", "body": b""})
 
     async def main():
-        async with started_server(app, slow_client=0.02, **TLS_FILES) as (server, address):
+        async with started_server(app, slow_client=0.02, tls=tls_context()) as (context, address):
             with socket.socket() as client:
                 client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALL_BUFFER)
                 connection = TlsClient(client)
                 await asyncio.to_thread(connection.connect, address)
 
-                def read_and_check(transport, previous):
+                def read_and_check(timer, previous):
                     with suppress(BlockingIOError):
                         while True:
                             received.append(connection.read(SMALL_BUFFER))
-                    check_progress(transport, previous)
+                    check(timer, previous)
 
-                monkeypatch.setattr(ClientTransport, "_check_progress", read_and_check)
+                monkeypatch.setattr(UnreadTimer, "_check", read_and_check)
                 client.setblocking(False)
                 connection.send(request_for(b"/").replace(b"host", b"connection: close\r\nhost"))
-                await until(lambda: not server.server_state.connections)
+                await until(lambda: not context.connections)
 
     run_on(runner, main())
     assert b"".join(received).partition(b"\r\n\r\n")[2] == b"x" * size
@@ -351,14 +358,14 @@ def test_stream_over_tls_waits_for_a_client_that_does_not_read(runner):
             pieces.append(10_000)
 
     async def main():
-        async with started_server(app, **TLS_FILES) as (server, address):
+        async with started_server(app, tls=tls_context()) as (context, address):
             with socket.socket() as client:
                 client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALL_BUFFER)
                 connection = TlsClient(client)
                 await asyncio.to_thread(connection.connect, address)
                 connection.send(request_for(b"/"))
-                [protocol] = server.server_state.connections
-                await until(lambda: protocol.flow.write_paused)
+                [protocol] = context.connections
+                await until(lambda: protocol.is_write_paused)
                 assert sum(pieces) < 300_000
 
     run_on(runner, main())

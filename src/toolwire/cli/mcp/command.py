@@ -58,7 +58,7 @@ def run_bridge(arguments: argparse.Namespace) -> int:
 
 
 def _serve(arguments: argparse.Namespace) -> int:
-    """Serve the command over HTTP with uvicorn."""
+    """Serve the command over HTTP."""
     from ...mcp.bridge import BridgeApp
 
     host, port = parse_address(arguments.http)

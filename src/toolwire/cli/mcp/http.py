@@ -1,4 +1,4 @@
-"""Serve an app over HTTP: address, access, uvicorn, signals.
+"""Serve an app over HTTP: address, access, server, signals.
 
 Log records are written in a thread, so that a server does not stop when its standard error is not read.
 """
@@ -14,13 +14,11 @@ import signal
 import threading
 import time
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..._extras import install_command
 from ...ir.errors import ConfigError, MissingExtra
 from ..terminal.options import add_list, read_variable
-from .stopping import stop_on_signals
 
 if TYPE_CHECKING:
     import argparse
@@ -28,11 +26,9 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Coroutine, Iterator
 
-    import uvicorn
-
     from ...asgi.access import Guard
     from ...asgi.request import AsgiApp
-    from .stopping import CallsInFlight
+    from ...asgi.server import Server
 
 
 # Write log records in a thread, so that a server does not stop when its standard error is not read.
@@ -45,6 +41,7 @@ if TYPE_CHECKING:
 # records, some MB of memory; enough for bursts, while a pipe that is never read must cost a bounded amount
 _MAX_WAITING = 10_000
 _EXIT_TIMEOUT = 1.0  # seconds to write the last records at exit
+_GRACE = 3.0  # seconds for the requests in progress at a stop; most clients start a new server and wait for it
 
 
 class BackgroundHandler(logging.Handler):
@@ -95,70 +92,65 @@ def add_http_options(parser: Any) -> None:
     parser.add_argument("--token-env", metavar="NAME", help="environment variable with the required bearer token")
 
 
-def require_uvicorn(extra: str = "mcp") -> None:
+def require_http(extra: str = "mcp") -> None:
     """Raise MissingExtra if HTTP cannot be served."""
     try:
-        import uvicorn  # noqa: F401
-
-        from ...asgi import limited_http  # noqa: F401
+        import httptools  # noqa: F401
     except ImportError:
-        raise MissingExtra("HTTP needs uvicorn", hint=install_command(extra)) from None
+        raise MissingExtra("HTTP needs httptools", hint=install_command(extra)) from None
 
 
-async def serve_app(app: AsgiApp, host: str, port: int, calls: CallsInFlight | None = None) -> None:
-    """Serve an app with uvicorn, with the gateway's limits for slow clients, until a signal stops it.
+async def serve_app(app: AsgiApp, host: str, port: int) -> None:
+    """Serve an app, with the gateway's limits for slow clients, until a signal stops it.
 
-    With `calls`, the stop is bounded as in `stopping`. Raises `MissingExtra` without uvicorn, and `ConfigError` if the address cannot be used.
+    Raises `MissingExtra` without httptools, and `ConfigError` if the address cannot be used.
     """
-    require_uvicorn()
-    server = make_server(app, calls, host=host.strip("[]"), port=port)
+    require_http()
+    await serve_listeners(app, _open_listeners(host, port))
+
+
+def _open_listeners(host: str, port: int) -> list[socket.socket]:
+    """Listen on every address of a host. Raise ConfigError if that is not possible."""
+    import socket
+
+    listeners: list[socket.socket] = []
     try:
-        await server.serve()
-    except SystemExit:
-        if server.started:
-            raise
+        found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, address in dict.fromkeys((family, address) for family, _, _, _, address in found):
+            listeners.append(socket.create_server(address, family=family))  # IPv6 only, for an address of IPv6
+    except OSError as error:
+        for listener in listeners:
+            listener.close()
         raise ConfigError(
-            f"cannot listen on {host}:{port}",
+            f"cannot listen on {host}:{port}: {error.strerror or error}",
             hint="the port is in use or not permitted; choose another one: --http :8001",
         ) from None
+    return listeners
 
 
-async def serve_listener(app: AsgiApp, listener: socket.socket) -> None:
-    """Like `serve_app`, on a socket that listens already."""
-    await make_server(app).serve([listener])
+async def serve_listeners(app: AsgiApp, listeners: list[socket.socket]) -> None:
+    """Serve an app on listening sockets until SIGTERM or SIGINT, which ends in KeyboardInterrupt."""
+    from ...asgi.signal_handling import handle_signals
+
+    server, is_interrupted = make_server(app), False
+
+    def interrupt() -> None:
+        nonlocal is_interrupted
+        is_interrupted = True
+        server.cancel() if server.is_stopping else server.stop()
+
+    with handle_signals({signal.SIGINT: interrupt, signal.SIGTERM: server.stop}):
+        await server.serve(listeners)
+    if is_interrupted:
+        raise KeyboardInterrupt
 
 
-def make_server(app: AsgiApp, calls: CallsInFlight | None = None, **address: Any) -> uvicorn.Server:
-    """Return uvicorn's server with the gateway's limits for slow clients. `address` are its host and port."""
-    import uvicorn
+def make_server(app: AsgiApp) -> Server:
+    """Return a server with the gateway's limits for slow clients."""
+    from ...asgi.server import Server
+    from ...asgi.server_context import ServerContext
 
-    from ...asgi.limited_http import make_limited_protocol
-
-    config = uvicorn.Config(
-        app,
-        http=make_limited_protocol(),  # type: ignore[arg-type]  # uvicorn only calls it
-        ws="none",
-        log_config=None,  # its default would close the handlers of this process
-        log_level="warning",
-        access_log=False,
-        timeout_graceful_shutdown=3,
-        **address,
-    )
-    if calls is None:
-        return uvicorn.Server(config)
-    handle = partial(stop_on_signals, calls, (signal.SIGINT, signal.SIGTERM))
-
-    class _StoppableServer(uvicorn.Server):
-        @contextmanager
-        def capture_signals(self) -> Iterator[None]:
-            """Stop within a bounded time; uvicorn would raise the signal again, and wait for calls without end."""
-            with handle(self._stop):
-                yield
-
-        def _stop(self) -> None:
-            self.should_exit = True
-
-    return _StoppableServer(config)
+    return Server(ServerContext(app), grace=_GRACE)
 
 
 def run_server(main: Coroutine[Any, Any, None]) -> None:
@@ -180,9 +172,9 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 @contextmanager
 def _exit_on_sigterm() -> Iterator[None]:
-    """Turn SIGTERM into SystemExit in the block; outside of the main thread, which cannot set handlers, do nothing.
+    """Turn SIGTERM into SystemExit in the block, before and after a server that handles it, so that cleanup follows.
 
-    uvicorn stops at the signal, then raises it again, and cleanup must follow.
+    Outside of the main thread, which cannot set handlers, do nothing.
     """
 
     def stop(*_: object) -> None:

@@ -28,7 +28,7 @@ from .http import (
     add_http_options,
     make_guard,
     parse_address,
-    require_uvicorn,
+    require_http,
     run_server,
     serve_app,
 )
@@ -378,10 +378,10 @@ def make_server(arguments: argparse.Namespace, offered: Offer, store: Store, *ob
 
 
 async def _serve_http(server: Server, arguments: argparse.Namespace, guard: Guard, calls: CallsInFlight) -> None:
-    """Print the address and the tools to standard error, and serve over HTTP with uvicorn."""
+    """Print the address and the tools to standard error, and serve over HTTP."""
     from ...mcp.server.http import HttpApp
 
-    require_uvicorn()
+    require_http()
     host, port = parse_address(arguments.http)
     app = HttpApp(server, path=arguments.path, guard=guard)
     offered = ", ".join(tool.name for tool in server.runner.box.tools) or "no tools"

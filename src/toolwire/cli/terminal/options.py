@@ -28,9 +28,8 @@ def require_gateway() -> None:
     """Raise MissingExtra without a package that the gateway needs, before anything else is wrong. None is imported."""
     from importlib.util import find_spec
 
-    for package in ("uvicorn", "httptools"):
-        if find_spec(package) is None:
-            raise MissingExtra(f"the gateway needs {package}", hint=install_command("gateway"))
+    if find_spec("httptools") is None:
+        raise MissingExtra("the gateway needs httptools", hint=install_command("gateway"))
 
 
 class CommandHelp(argparse.RawDescriptionHelpFormatter):

@@ -135,6 +135,15 @@ def check_certificate(row: ServerRow) -> None:
         raise ConfigError(f"cannot read {files}: {error.strerror}", hint=_HINT) from None
 
 
+def make_tls_context(row: ServerRow) -> ssl.SSLContext | None:
+    """Return the settings of TLS for clients, or None without a certificate. Raise ConfigError if it cannot be used."""
+    if row.certificate is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    load_certificate(context, row)
+    return context
+
+
 def load_certificate(context: ssl.SSLContext | None, row: ServerRow) -> None:
     """Use the current content of the files for new connections; on ConfigError, the old certificate stays in use."""
     if context is not None and row.certificate is not None:

@@ -19,28 +19,24 @@ import gc
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from logging import getLogger
-from typing import TYPE_CHECKING, Any
 
-from ..._extras import install_command
 from ...asgi.accepting import BatchListener
 from ...asgi.access import refuse_open
 from ...asgi.admission import ConnectionCounts
 from ...asgi.request import AsgiApp
-from ...ir.errors import ConfigError, MissingExtra, ToolwireError
+from ...asgi.server import Server
+from ...asgi.server_context import ServerContext
+from ...asgi.signal_handling import SignalHandling, handle_signals
+from ...ir.errors import ConfigError, ToolwireError
 from ...ir.hints import translate_hint
 from ...ir.terminal import count_of
 from ..app import Gateway
-from ..config.credentials import check_certificate, load_certificate
+from ..config.credentials import load_certificate, make_tls_context
 from ..config.settings import Row, Settings
-from .worker_process import SharedListener, SignalHandling, WorkerProcess, handle_signals
-
-if TYPE_CHECKING:
-    import uvicorn
-
+from .worker_process import SharedListener, WorkerProcess
 
 # Settings of the interpreter and of the allocator for a process that only serves a gateway.
 
@@ -160,7 +156,7 @@ def _join_names(names: list[str]) -> str:
 
 _log = getLogger("toolwire.gateway")
 _KEEP_ALIVE = 75  # seconds; longer than the minute after which balancers close a connection
-_BACKLOG = 2048  # connections, as uvicorn's default; the kernel reduces it to `net.core.somaxconn`
+_BACKLOG = 2048  # connections that wait in the kernel, which reduces it to `net.core.somaxconn`
 _DEFAULT_PORT = 4141  # any free number would do
 _MAX_PORT_TRIES = 20  # ports, from the default one: more gateways than a developer runs
 _PORT_HINT = "stop the program that listens there, or choose another port; 0 takes any free port"
@@ -243,7 +239,7 @@ async def serve(
         """Load the current settings and certificate, apply them, and return a description of the change."""
         nonlocal settings
         new_settings = settings if reload is None else reload()
-        load_certificate(server.config.ssl, new_settings.server)
+        load_certificate(server.tls, new_settings.server)
         if apply is None:
             gateway.apply(new_settings)
         else:
@@ -252,19 +248,25 @@ async def serve(
         return describe_change(old_settings, new_settings)
 
     reloader = _Reloader(apply_reload)
-    server = _make_server(
-        gateway,
-        settings,
-        listener,
-        reloader.request_reload,
-        ready,
-        app or gateway,
-        ends_process=ends_process,
-        worker=worker,
-        handle=handle,
+    counts = ConnectionCounts.from_descriptors(gateway.admission.limit)
+    context = ServerContext(
+        app or gateway, limits=lambda: gateway.limits, counts=counts, gate=gateway, keep_alive=_KEEP_ALIVE
     )
+    # Not less than the time in which the last request of an idle connection may arrive.
+    server = Server(context, grace=max(1.0, settings.server.drain), tls=make_tls_context(settings.server))
+    stop = _Stop(gateway, server)
+    handlers = {signal.SIGINT: stop.interrupt, signal.SIGTERM: stop.stop, signal.SIGHUP: reloader.request_reload}
     try:
-        await server.serve(sockets=[])
+        with handle(handlers, ignore_afterwards=ends_process):
+            await server.start()
+            apply_process_settings(lambda: gateway.admission.in_flight)
+            gc.collect()
+            gc.freeze()  # objects that exist now stay; the collector need not visit them again
+            # The last step of the start: until then, other workers take the connections.
+            server.listen(partial(BatchListener, listener) if worker is None else partial(SharedListener, worker))
+            if ready is not None:
+                ready()
+            await server.finish()
     finally:
         await reloader.aclose()
 
@@ -300,94 +302,21 @@ class _Reloader:
             await asyncio.wait({self._task})
 
 
-def _make_server(
-    gateway: Gateway,
-    settings: Settings,
-    listener: socket.socket,
-    reload: Callable[[], None],
-    ready: Callable[[], None] | None,
-    app: AsgiApp,
-    *,
-    ends_process: bool,
-    worker: WorkerProcess | None,
-    handle: SignalHandling,
-) -> uvicorn.Server:
-    """Return uvicorn's server, with our signal handlers and our limits.
+class _Stop:
+    """The handlers of the signals that stop a server."""
 
-    Raise MissingExtra without uvicorn, and ConfigError if the certificate cannot be used.
-    """
-    try:
-        import uvicorn
+    def __init__(self, gateway: Gateway, server: Server) -> None:
+        self._gateway = gateway
+        self._server = server
 
-        from ...asgi.limited_http import make_limited_protocol
-    except ImportError:
-        raise MissingExtra("the gateway needs uvicorn", hint=install_command("gateway")) from None
+    def stop(self) -> None:
+        """Stop accepting, and fail the readiness probe."""
+        if not self._server.is_stopping:
+            self._gateway.drain()
+            self._server.stop()
 
-    check_certificate(settings.server)
-    counts = ConnectionCounts.from_descriptors(gateway.admission.limit)
-
-    class _UvicornServer(uvicorn.Server):
-        @contextmanager
-        def capture_signals(self) -> Iterator[None]:
-            """Handle signals ourselves: uvicorn would raise the signal again after shutdown."""
-            handlers = {signal.SIGINT: self._interrupt, signal.SIGTERM: self._stop, signal.SIGHUP: reload}
-            with handle(handlers, ignore_afterwards=ends_process):
-                yield
-
-        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-            await super().startup(sockets)
-            apply_process_settings(lambda: gateway.admission.in_flight)
-            gc.collect()
-            gc.freeze()  # objects that exist now stay; the collector need not visit them again
-            _listen(self, listener, worker, counts.limit + counts.reserve)
-            if ready is not None:
-                ready()
-
-        def _stop(self) -> None:
-            """Stop accepting at once; uvicorn would do so up to 0.1 seconds later."""
-            gateway.drain()
-            self.should_exit = True
-            for server in getattr(self, "servers", ()):  # set when it listens
-                server.close()
-
-        def _interrupt(self) -> None:
-            """Stop, and end the requests in an error if it is stopping. SIGTERM may arrive twice for one stop."""
-            if self.should_exit:
-                for task in self.server_state.tasks:
-                    task.cancel()
-            self._stop()
-
-    return _UvicornServer(
-        uvicorn.Config(
-            app,
-            ssl_certfile=settings.server.certificate,
-            ssl_keyfile=settings.server.private_key,
-            http=make_limited_protocol(lambda: gateway.limits, counts, gateway),  # type: ignore[arg-type]  # uvicorn only calls it
-            ws="none",
-            lifespan="on",
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            timeout_keep_alive=_KEEP_ALIVE,
-            timeout_graceful_shutdown=max(1, int(settings.server.drain)),
-        )
-    )
-
-
-def _listen(server: uvicorn.Server, listener: socket.socket, worker: WorkerProcess | None, limit: int) -> None:
-    """Accept connections, unless the server stops already. `limit` bounds connections and TLS handshakes together.
-
-    This is the last step of the start: until then, other workers take the connections.
-    """
-    state, ssl = server.server_state, server.config.ssl
-    make_protocol: Any = server.config.http_protocol_class  # as uvicorn calls it
-    make_protocol = partial(make_protocol, config=server.config, server_state=state, app_state=server.lifespan.state)
-    accepting = (
-        BatchListener(listener, make_protocol, state.connections, limit, ssl)
-        if worker is None
-        else SharedListener(worker, make_protocol, state.connections, limit, ssl)
-    )
-    server.servers.append(accepting)  # type: ignore[arg-type]  # it has the methods that uvicorn calls
-    if not server.should_exit:
-        accepting.start()
+    def interrupt(self) -> None:
+        """Stop, and end the requests in an error if it is stopping. SIGTERM may arrive twice for one stop."""
+        if self._server.is_stopping:
+            self._server.cancel()
+        self.stop()

@@ -13,48 +13,15 @@ import os
 import signal
 import socket
 import struct
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sized
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, MutableMapping, Sized
 from pathlib import Path
 from ssl import SSLContext
 from tempfile import TemporaryFile
-from typing import Protocol
 
 import msgspec
 from msgspec import Struct
 
 from ...asgi.accepting import BATCH, BatchListener
-
-# Signals of the gateway's processes, handled on the event loop.
-
-
-class SignalHandling(Protocol):
-    """Installs the handlers of signals inside a block, as `handle_signals` does."""
-
-    def __call__(
-        self, handlers: Mapping[signal.Signals, Callable[[], None]], /, *, ignore_afterwards: bool = False
-    ) -> AbstractContextManager[None]: ...
-
-
-@contextmanager
-def handle_signals(
-    handlers: Mapping[signal.Signals, Callable[[], None]], *, ignore_afterwards: bool = False
-) -> Iterator[None]:
-    """Handle signals on the event loop inside the block.
-
-    `ignore_afterwards`: the process ends after the block, and a repeated signal must not interrupt its last steps.
-    """
-    loop = asyncio.get_running_loop()
-    for number, handler in handlers.items():
-        loop.add_signal_handler(number, handler)
-    try:
-        yield
-    finally:
-        for number in handlers:
-            loop.remove_signal_handler(number)
-            if ignore_afterwards:
-                signal.signal(number, signal.SIG_IGN)
-
 
 # The parent passes them in an environment variable, and open descriptors under the same numbers.
 #

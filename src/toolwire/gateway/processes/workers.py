@@ -32,8 +32,9 @@ from pathlib import Path
 
 import msgspec
 
+from ...asgi.signal_handling import handle_signals
 from ...ir.errors import ToolwireError
-from .worker_process import HEARTBEAT_INTERVAL, ReadyMessage, WorkerTable, WorkerVariable, handle_signals
+from .worker_process import HEARTBEAT_INTERVAL, ReadyMessage, WorkerTable, WorkerVariable
 
 _log = getLogger("toolwire.gateway")
 _STABLE = 10.0  # seconds; a worker that ends earlier fails at its start, and is restarted after a delay
