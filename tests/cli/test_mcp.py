@@ -21,13 +21,17 @@ def tools(tmp_path):
     return str(path)
 
 
-def record_start(started):
-    """Return a replacement of `serve_listeners` that only records the addresses, without a socket."""
+@pytest.fixture
+def started(monkeypatch):
+    """The hosts of the servers that were started: without sockets, because some of the addresses are not of this machine."""
 
     async def serve(app, listeners):
-        started.append(listeners)
+        hosts.extend(listeners)
 
-    return serve
+    hosts = []
+    monkeypatch.setattr("toolwire.cli.mcp.http.serve_listeners", serve)
+    monkeypatch.setattr("toolwire.cli.mcp.http._open_listeners", lambda host, port: [host])
+    return hosts
 
 
 def refused(capsys, *arguments):
@@ -50,16 +54,13 @@ def test_errors_include_the_command_that_fixes_them(capsys, tools, monkeypatch):
     assert "--http :8000" in refused(capsys, "serve", tools, *store, "--http", "elsewhere")
     assert "export NO_SUCH=" in refused(capsys, "serve", tools, *store, "--http", ":1", "--token-env", "NO_SUCH")
     assert "export NO_SUCH=" in refused(capsys, "serve", tools, *store, "--secret-env", "NO_SUCH")
-    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    monkeypatch.setitem(sys.modules, "httptools", None)
     assert install_command("mcp") in refused(capsys, "serve", tools, *store, "--http", ":1")
 
 
 @pytest.mark.finding("Z7")
 @pytest.mark.parametrize("address", ["0.0.0.0:1", "[::]:1", "0:1", "192.168.1.5:1", "example.com:1", "[::ffff:0:0]:1"])
-def test_non_loopback_address_needs_a_token(capsys, tools, monkeypatch, tmp_path, address):
-    uvicorn = pytest.importorskip("uvicorn")
-    started = []
-    monkeypatch.setattr(uvicorn.Server, "serve", record_start(started))
+def test_non_loopback_address_needs_a_token(capsys, tools, monkeypatch, tmp_path, address, started):
     loaded = tmp_path / "loaded"
     Path(tools).write_text(f"import pathlib\npathlib.Path({str(loaded)!r}).touch()\n{TOOLS}", encoding="utf-8")
     serve = ("serve", tools, "--store", "memory:", "--http", address)
@@ -70,21 +71,17 @@ def test_non_loopback_address_needs_a_token(capsys, tools, monkeypatch, tmp_path
     assert (started, loaded.exists()) == ([], False)
     monkeypatch.setenv("MCP_TOKEN", "secret")
     assert main(["mcp", *serve, "--token-env", "MCP_TOKEN"]) == 0
-    assert started == [address.rpartition(":")[0].strip("[]")]
+    assert started == [address.rpartition(":")[0]]
 
 
 @pytest.mark.finding("Z7")
 @pytest.mark.parametrize("address", [":1", "1", "localhost:1", "127.0.0.1:1", "[::1]:1"])
-def test_loopback_address_needs_no_token(tools, monkeypatch, address):
-    uvicorn = pytest.importorskip("uvicorn")
-    started = []
-    monkeypatch.setattr(uvicorn.Server, "serve", record_start(started))
+def test_loopback_address_needs_no_token(tools, started, address):
     assert main(["mcp", "serve", tools, "--store", "memory:", "--http", address]) == 0
     assert len(started) == 1
 
 
 def test_port_in_use_is_wrong_usage(capsys, tools):
-    pytest.importorskip("uvicorn")
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

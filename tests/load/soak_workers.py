@@ -32,7 +32,7 @@ from toolwire.gateway.keys import hash_key  # noqa: E402
 WORKERS = 4
 LIMIT = 100  # requests per minute
 TURN_CLIENTS = 8
-CANCELLED = "Cancel "  # uvicorn prints it at the end of the drain time
+CANCELLED = "cancel "  # the server logs it at the end of the drain time
 LIMITED = ("before", "away", "after")
 
 

@@ -18,7 +18,7 @@ Name: toolwire
 Version: 9.9
 Requires-Dist: msgspec<0.23,>=0.20
 Provides-Extra: gateway
-Requires-Dist: uvicorn<0.55,>=0.46; extra == 'gateway'
+Requires-Dist: pyyaml<7,>=6; extra == 'gateway'
 Requires-Dist: uvloop<0.24,>=0.21; (sys_platform != 'win32') and extra == 'gateway'
 Provides-Extra: net
 Requires-Dist: httptools<0.10,>=0.6.3; extra == 'net'
@@ -109,7 +109,7 @@ def test_wheel_file_is_installed_again_with_the_extra(installed, tmp_path):
 def test_packages_of_the_extra_are_named_where_the_source_is_gone(installed, url, info):
     command = installed(url, **info)
     assert command("net") == "pip install 'httptools<0.10,>=0.6.3'"
-    assert command("gateway") == """pip install 'uvicorn<0.55,>=0.46' 'uvloop<0.24,>=0.21; (sys_platform != "win32")'"""
+    assert command("gateway") == """pip install 'pyyaml<7,>=6' 'uvloop<0.24,>=0.21; (sys_platform != "win32")'"""
 
 
 @pytest.mark.finding("SE13")

@@ -231,7 +231,7 @@ class ConnectionLimits(Protocol):
 class DefaultLimits(Struct, frozen=True):
     """The limits of a server without settings for them."""
 
-    head: int = 64 * 1024  # bytes; nginx allows 32 KiB (`large_client_header_buffers`), uvicorn with httptools any size
+    head: int = 64 * 1024  # bytes; nginx allows 32 KiB (`large_client_header_buffers`)
     slow_client: float = 30.0  # seconds; half of nginx's `client_header_timeout`: a slow network pauses for a few
 
 

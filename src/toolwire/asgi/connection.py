@@ -105,7 +105,7 @@ class Connection(asyncio.Protocol):
             "_receiving",
             "_refusal",
         ),
-        *("_scope", "_switched", "_timed", "_timer", "_unmeasured", "_unread", "_writable"),
+        *("_switched", "_timed", "_timer", "_unmeasured", "_unread", "_writable"),
         *("context", "is_write_paused", "transport"),
     )
 
@@ -146,14 +146,9 @@ class Connection(asyncio.Protocol):
             # The default is 512 KiB, and the event loop aborts a connection 30 seconds after `close` if the client has not
             # read all of it.
             transport.set_write_buffer_limits(_HIGH_WATER)
-        self._scope = {
-            "type": "http",
-            "asgi": {"version": "3.0", "spec_version": "2.3"},
-            "server": _address(transport.get_extra_info("sockname")),
-            "client": _address(transport.get_extra_info("peername")),
-            "scheme": "https" if is_tls else "http",
-            "root_path": "",
-        }
+        self._head.scheme = "https" if is_tls else "http"
+        self._head.server = _address(transport.get_extra_info("sockname"))
+        self._head.client = _address(transport.get_extra_info("peername"))
         self._unread = UnreadTimer(transport, self._loop, self._client_timeout)
         counts, count = self.context.counts, self.context.add(self)
         if count > counts.limit:
@@ -257,14 +252,15 @@ class Connection(asyncio.Protocol):
             head.check_size()
         self._unmeasured = self._read_size
         parser, fields = head.parser, dict(head.headers)
-        method = parser.get_method().decode("ascii")
         http_version = parser.get_http_version()
         if http_version != "1.1" or b"transfer-encoding" in fields or b"te" in fields:
             head.check_framing(http_version)
-        if method == "CONNECT":
-            raise Refused(400, "the method CONNECT is not supported")
-        head.parse_url()
+        if head.url != head.parsed_url:
+            head.parse_url()
+        method = parser.get_method().decode("ascii")
         if parser.should_upgrade():
+            if method == "CONNECT":
+                raise Refused(400, "the method CONNECT is not supported")
             self._input = _INPUT[self._input]["upgrade"]
             return
         if self._probes_only and head.raw_path not in PROBE_PATHS:
@@ -275,15 +271,18 @@ class Connection(asyncio.Protocol):
         self._input = _INPUT[self._input]["request"]
         keep_alive = http_version == "1.1" and parser.should_keep_alive() and not self._is_last
         # RFC 9110, 10.1.1: a client of HTTP/1.0 takes 100 for its answer
-        expects_continue = (
-            b"expect" in fields and http_version == "1.1" and fields[b"expect"].lower() == b"100-continue"
-        )
-        if self._output == "idle" and self._is_excess(head.raw_path):
+        expects_continue = http_version == "1.1" and fields.get(b"expect", b"").lower() == b"100-continue"
+        if self.context.gate is not None and self._output == "idle" and self._is_excess(head.raw_path):
             # A refusal needs no scope and no exchange, which take longer than all the rest of it.
             self._refuse_excess(method, head.path, head.headers, keep_alive=keep_alive and not expects_continue)
             return
-        scope = head.make_scope(method, http_version, self._scope, self.context.app_state)
-        self._add_request(ServerExchange(self, scope, keep_alive=keep_alive, expects_continue=expects_continue))
+        scope = head.make_scope(method, http_version, self.context.app_state)
+        self._receiving = exchange = ServerExchange(self, scope, keep_alive, expects_continue)
+        if self._output == "idle":
+            self._output = _OUTPUT["idle"]["request"]
+            self._start(exchange)
+        else:
+            self._enqueue(exchange)
 
     def on_body(self, body: bytes) -> None:
         """Add a piece to the newest request, unless it has its answer. Pause reading if too much of it is not taken."""
@@ -313,12 +312,12 @@ class Connection(asyncio.Protocol):
             self._input = _INPUT[self._input]["complete" if exchange.keep_alive else "complete last"]
             exchange.end_body()
 
-    def _parse(self, data: bytes) -> None:
+    def _parse(self, data: bytes | memoryview) -> None:
         """Parse data. After the head of a request for an upgrade, switch, or parse the head again without it.
 
         The data may have many such requests, so they are not copied for each.
         """
-        head, rest = b"", memoryview(data)
+        head, rest = b"", data
         while True:
             try:
                 if head:
@@ -330,7 +329,7 @@ class Connection(asyncio.Protocol):
             except HttpParserError as error:
                 self._refuse_unparsable(error)
                 return
-            rest = rest[end:]
+            rest = memoryview(rest)[end:]
             if self._switch(rest):
                 return
             head = self._head.remove_upgrade()
@@ -341,7 +340,7 @@ class Connection(asyncio.Protocol):
         if hook is None or self._output != "idle" or b"websocket" not in head.protocols:
             return False
         method, version = head.parser.get_method().decode("ascii"), head.parser.get_http_version()
-        switched = hook(self, head.make_scope(method, version, self._scope, self.context.app_state))
+        switched = hook(self, head.make_scope(method, version, self.context.app_state))
         if switched is None:
             return False
         self._input = _INPUT[self._input]["switch"]
@@ -353,17 +352,11 @@ class Connection(asyncio.Protocol):
 
     # Requests and their answers.
 
-    def _add_request(self, exchange: ServerExchange) -> None:
-        """Start a request, or queue it after an unanswered one."""
-        self._receiving = exchange
-        if self._output == "idle":
-            self._output = _OUTPUT["idle"]["request"]
-            self._start(exchange)
-        else:
-            if self._queue is None:
-                self._queue = deque()
-            self._queue.append(exchange)
-            self._add_queued(exchange.size_in_memory())
+    def _enqueue(self, exchange: ServerExchange) -> None:
+        if self._queue is None:
+            self._queue = deque()
+        self._queue.append(exchange)
+        self._add_queued(exchange.size_in_memory())
 
     def _start(self, exchange: ServerExchange) -> None:
         self._current = exchange
@@ -556,17 +549,18 @@ class Connection(asyncio.Protocol):
         return min(_LINGER, self._client_timeout) if self._output == "closing" and self._input == "discard" else None
 
     def _limit_time(self) -> None:
-        """Begin the time limit of the current states. A timer that is set earlier for a longer time remains."""
+        """Begin the time limit of the current states. A timer that is set already remains, if it is not too late."""
         self._timed = self._input
         seconds = self._time_limit()
         if seconds is None:
             return
-        self._deadline = self._loop.time() + seconds
-        if self._timer is not None and self._timer.when() > self._deadline:
-            self._timer.cancel()
-            self._timer = None
-        if self._timer is None:
-            self._timer = self._loop.call_at(self._deadline, self._check_time)
+        self._deadline = deadline = self._loop.time() + seconds
+        timer = self._timer
+        if timer is not None:
+            if timer.when() <= deadline:
+                return
+            timer.cancel()
+        self._timer = self._loop.call_at(deadline, self._check_time)
 
     def _check_time(self) -> None:
         """End the connection if the time limit of the current states is over."""

@@ -25,7 +25,9 @@ from .request import AsgiMessage, Receive, Scope, Send, find_path
 class DirectExchange:
     """The server's side of an exchange. A method that would have to wait does nothing, and reports that."""
 
-    on_disconnect: Callable[[], object] | None = None  # called at a disconnect before the answer is complete
+    __slots__ = ("on_disconnect",)
+
+    on_disconnect: Callable[[], object] | None  # called at a disconnect before the answer is complete
 
     def take_whole_body(self) -> bytes | None:
         """Return the body if all of it has arrived and none of it was received yet."""
@@ -146,12 +148,12 @@ class HttpExchange:
         if self.declared_length > limit:
             raise BodyTooLarge(f"the body has {self.declared_length} bytes; the limit is {limit}")
         body, has_more = self.take_body(), False
-        started_at = asyncio.get_running_loop().time()
         if body is None:
+            deadline = asyncio.get_running_loop().time() + seconds
             body, has_more = await self.read_piece(seconds)
+            seconds = deadline - asyncio.get_running_loop().time()
         reserve(len(body))
         if has_more:
-            seconds -= asyncio.get_running_loop().time() - started_at
             return await self.read_remaining_body(body, limit, seconds, reserve)
         if len(body) > limit:
             raise BodyTooLarge(f"the body has more than {limit} bytes")

@@ -12,8 +12,6 @@ from urllib.parse import unquote
 from httptools import HttpRequestParser, parse_url
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from .http_exchange import HeaderPairs
     from .request import Scope
 
@@ -44,8 +42,9 @@ class RequestHead:
     """The URL and the headers of a request, as far as they have arrived. `limit` is the size of all in bytes."""
 
     __slots__ = (
-        *("_events", "_limit", "_parsed_url", "_query", "_trailer_size", "headers", "is_complete", "parser"),
-        *("on_body", "on_headers_complete", "on_message_begin", "on_message_complete", "path", "raw_path", "url"),
+        *("_limit", "_query", "_trailer_size", "client", "headers", "is_complete", "parsed_url", "parser", "path"),
+        *("on_body", "on_headers_complete", "on_message_begin", "on_message_complete", "raw_path"),
+        *("scheme", "server", "url"),
     )
 
     def __init__(self, events: ParserEvents, limit: int) -> None:
@@ -54,8 +53,11 @@ class RequestHead:
         self.on_body = events.on_body
         self.on_message_complete = events.on_message_complete
         self.parser = HttpRequestParser(self)
+        self.server: tuple[str, int] | None = None  # and the following are those of the connection
+        self.client: tuple[str, int] | None = None
+        self.scheme = "http"
         self._limit = limit
-        self._parsed_url = b""  # the URL of the last request, and its parts
+        self.parsed_url = b""  # the URL of the last request, and its parts
         self.path, self.raw_path, self._query = "", b"", b""
         self.reset()
 
@@ -103,23 +105,24 @@ class RequestHead:
                 raise Refused(status, "the only supported transfer coding is chunked")
 
     def parse_url(self) -> None:
-        """Find the path and the query. Most clients send all requests of a connection to the same URL."""
-        if self.url == self._parsed_url:
-            return
+        """Find the path and the query, if the URL is not `parsed_url`: most clients send all requests to the same one."""
         parsed_url = parse_url(self.url)
         raw_path = parsed_url.path or b"/"  # of a URL with a host only
         if not raw_path.isascii():
             raise Refused(400, "the URL of the request is not ASCII")
         path = raw_path.decode("ascii")
         self.path = unquote(path) if "%" in path else path
-        self.raw_path, self._query, self._parsed_url = raw_path, parsed_url.query or b"", self.url
+        self.raw_path, self._query, self.parsed_url = raw_path, parsed_url.query or b"", self.url
 
-    def make_scope(
-        self, method: str, http_version: str, connection: Mapping[str, object], state: dict[str, object]
-    ) -> Scope:
-        """Return the ASGI scope. `connection` has the keys that are the same for all requests."""
+    def make_scope(self, method: str, http_version: str, state: dict[str, object]) -> Scope:
+        """Return the ASGI scope. `state` is copied."""
         return {
-            **connection,
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.3"},
+            "server": self.server,
+            "client": self.client,
+            "scheme": self.scheme,
+            "root_path": "",
             "http_version": http_version,
             "method": method,
             "path": self.path,

@@ -84,8 +84,8 @@ class ServerContext:
 
     def date_line(self) -> bytes:
         """Return the header line with the current time."""
-        second = int(time.time())
-        if second != self._second:
-            self._second = second
-            self._date_line = b"date: %b\r\n" % formatdate(second, usegmt=True).encode()
+        now = time.time()
+        if not self._second <= now < self._second + 1:
+            self._second = int(now)
+            self._date_line = b"date: %b\r\n" % formatdate(now, usegmt=True).encode()
         return self._date_line

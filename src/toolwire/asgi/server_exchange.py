@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from http import HTTPStatus
 from logging import getLogger
@@ -68,10 +68,10 @@ class ServerExchange(DirectExchange):
 
     __slots__ = (
         *("_body", "_connection", "_event", "_expects_continue", "_framing", "_has_message", "_has_more", "_remaining"),
-        *("disconnected", "is_complete", "is_started", "keep_alive", "on_disconnect", "scope", "task"),
+        *("disconnected", "is_complete", "is_started", "keep_alive", "scope", "task"),
     )
 
-    def __init__(self, connection: AnswerWriter, scope: Scope, *, keep_alive: bool, expects_continue: bool) -> None:
+    def __init__(self, connection: AnswerWriter, scope: Scope, keep_alive: bool, expects_continue: bool) -> None:
         self.scope = scope
         self.keep_alive = keep_alive  # after the answer, the connection serves another request
         self.task: asyncio.Task[None] | None = None
@@ -127,19 +127,25 @@ class ServerExchange(DirectExchange):
             if isinstance(self._body, bytes):
                 self._body = bytearray(self._body)
             self._body += piece
-        self._notify()
+        self._expects_continue = False  # the client has not waited, or does not any more
+        self._has_message = True
+        if self._event is not None:
+            self._event.set()
         return len(self._body)
 
     def end_body(self) -> None:
         """Note that the whole body has arrived."""
         self._has_more = False
-        self._notify()
+        self._has_message = True
+        if self._event is not None:
+            self._event.set()
 
     def disconnect(self) -> None:
         """Note that nothing more can be sent, and notify the application, once."""
         if not self.disconnected and not self.is_complete:
             self.disconnected = True
-            self._notify()
+            if self._event is not None:
+                self._event.set()
             if self.on_disconnect is not None:
                 self.on_disconnect()
 
@@ -147,11 +153,6 @@ class ServerExchange(DirectExchange):
     def can_keep_alive(self) -> bool:
         """Return whether the connection stays open after an answer that ignores the body."""
         return self.keep_alive and not self._expects_continue
-
-    def _notify(self) -> None:
-        self._has_message = True
-        if self._event is not None:
-            self._event.set()
 
     def size_in_memory(self) -> int:
         """Return the memory that a queued request takes, so far."""
@@ -279,11 +280,10 @@ class ServerExchange(DirectExchange):
         if status in _WITHOUT_BODY:
             length = None
         says_close = False
-        for name, index in layout.framing:
-            if name == b"connection":
-                says_close = says_close or b"close" in [token.strip() for token in values[index].lower().split(b",")]
-            elif name == b"content-length" and status != 204:  # RFC 9110, 8.6: not even 0
-                length = int(values[index])
+        if layout.framing:
+            says_close, length = _read_framing(layout, values, length)
+        if status == 204:
+            length = None  # RFC 9110, 8.6: not even 0
         if status in _WITHOUT_BODY or self.scope["method"] == "HEAD":
             self._framing = "none"
         elif length is not None:
@@ -334,6 +334,17 @@ class _Layout(NamedTuple):
 
     lines: bytes
     framing: tuple[tuple[bytes, int], ...]
+
+
+def _read_framing(layout: _Layout, values: Sequence[bytes], length: int | None) -> tuple[bool, int | None]:
+    """Return whether the fields say `close`, and the length that they declare."""
+    says_close = False
+    for name, index in layout.framing:
+        if name == b"connection":
+            says_close = says_close or b"close" in [token.strip() for token in values[index].lower().split(b",")]
+        elif name == b"content-length":
+            length = int(values[index])
+    return says_close, length
 
 
 @lru_cache(256)  # an application has few sets of names; those of an upstream's answers may be many

@@ -48,7 +48,7 @@ def test_least_connections_are_those_of_the_others_that_accept(table):
 
 
 class Protocol(asyncio.Protocol):
-    """A protocol that adds itself to `connections`, as uvicorn's does."""
+    """A protocol that adds itself to `connections`, as a server's connection does."""
 
     connections = None
     has_shut_down = False
