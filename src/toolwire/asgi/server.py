@@ -25,6 +25,7 @@ from .request import AsgiApp, AsgiMessage, Scope
 from .server_context import ServerContext
 
 _log = getLogger("toolwire.asgi")
+_LAST_WORDS = 1.0  # seconds in which a cancelled request may end its answer; the gateway writes a final event
 
 MakeListener: TypeAlias = Callable[[Callable[[], asyncio.Protocol], Sized, int, SSLContext | None], BatchListener]
 
@@ -77,9 +78,11 @@ class Server:
 
     def cancel(self) -> None:
         """Cancel the requests in progress. An application may still write the end of an answer."""
-        for exchange in list(self.context.exchanges):
-            if exchange.task is not None:
-                exchange.task.cancel()
+        for task in self._tasks():
+            task.cancel()
+
+    def _tasks(self) -> list[asyncio.Task[None]]:
+        return [exchange.task for exchange in self.context.exchanges if exchange.task is not None]
 
     async def finish(self) -> None:
         """Wait for `stop`, then for the requests in progress, and end the application."""
@@ -88,11 +91,10 @@ class Server:
             async with asyncio.timeout(self._grace):
                 await self._drain()
         except TimeoutError:
-            if self.context.exchanges:
-                _log.error(
-                    "cancel %d requests: not answered %g s after the stop", len(self.context.exchanges), self._grace
-                )
+            if tasks := self._tasks():
+                _log.error("cancel %d requests: not answered %g s after the stop", len(tasks), self._grace)
                 self.cancel()
+                await asyncio.wait(tasks, timeout=_LAST_WORDS)
         await self._lifespan.shutdown()
         for connection in list(self.context.connections):
             connection.close()
@@ -103,7 +105,7 @@ class Server:
             await listener.wait_closed()
         while self.context.connections:
             await self.context.has_no_connections.wait()
-        while tasks := [exchange.task for exchange in self.context.exchanges if exchange.task is not None]:
+        while tasks := self._tasks():
             await asyncio.wait(tasks)
 
 
@@ -115,6 +117,7 @@ class _Lifespan:
         self._state = state
         self._events: asyncio.Queue[AsgiMessage] = asyncio.Queue()
         self._answers: asyncio.Queue[AsgiMessage | None] = asyncio.Queue()  # None at the end of the application
+        self._is_started = False
         self._task: asyncio.Task[None] | None = None
 
     async def startup(self) -> None:
@@ -122,6 +125,7 @@ class _Lifespan:
         self._task = asyncio.ensure_future(self._run())
         self._events.put_nowait({"type": "lifespan.startup"})
         answer = await self._answers.get()
+        self._is_started = answer is not None
         if answer is None:
             self._task = None
         elif answer["type"] == "lifespan.startup.failed":
@@ -137,8 +141,6 @@ class _Lifespan:
         try:
             await self._app(scope, self._events.get, self._answers.put)
         except Exception as error:  # noqa: BLE001  # an application without support may raise any error
-            _log.log(
-                DEBUG if self._answers.empty() else ERROR, "the lifespan of the application failed", exc_info=error
-            )
+            _log.log(ERROR if self._is_started else DEBUG, "the lifespan of the application failed", exc_info=error)
         finally:
             self._answers.put_nowait(None)
