@@ -30,11 +30,12 @@ the time in which the client has to read:
 Rules: 1. Answers keep the order of the requests: a refusal is the last answer, after those to the requests before it.
 2. Input is received in every state, within limits. Only a connection that is read reports a disconnect, and one that
 is closed with unread data is reset, which can destroy an answer that the client has not read (RFC 9112, 9.6). So a
-close in `body` or `discard` lingers; one in `last` need not, because nothing was sent after the last request.
+close lingers where more may arrive: in `head`, `body` and `discard`, and in `start` after an answer that is the last by
+our decision. In `last` the client knew that, and after the keep-alive timeout there is no answer to lose.
 3. Every state has a time limit or a bound, so no client keeps a descriptor for nothing.
 4. A request that two servers could frame differently is refused, and the connection closed. httptools refuses two
 lengths, a length beside a transfer coding, a bare LF, folded lines, white space before a colon and control characters;
-`_check_head` refuses codings other than chunked, codings in HTTP/1.0 (RFC 9112, 6.1 and 6.3), and other versions.
+`RequestHead` refuses codings other than chunked, codings in HTTP/1.0 (RFC 9112, 6.1 and 6.3), and other versions.
 5. A request after one that says `close` is never processed (RFC 9112, 9.6).
 
 An upgrade that the hook does not take is ignored (RFC 9110, 7.8), and trailers are not headers. With an `AdmissionGate`,
@@ -69,7 +70,7 @@ _INPUT: dict[_Input, dict[str, _Input]] = {
     "head": {"request": "body", "upgrade": "upgrade", "discard": "discard", "stop": "discard", "eof": "ended"},
     "body": {"complete": "start", "complete last": "last", "discard": "discard", "stop": "body", "eof": "ended"},
     "start": {"begin": "head", "discard": "discard", "stop": "last", "eof": "ended"},
-    "upgrade": {"begin": "head", "switch": "switched"},
+    "upgrade": {"begin": "head", "switch": "switched", "discard": "discard"},
     "switched": {"eof": "ended"},
     "last": {"begin": "discard", "discard": "discard", "stop": "last", "eof": "ended"},
     "discard": {"complete last": "last", "discard": "discard", "stop": "discard", "eof": "ended"},
@@ -94,18 +95,8 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         *("_client_timeout", "_current", "_deadline", "_head", "_head_limit", "_input", "_is_last", "_is_read_paused"),
-        *(
-            "_loop",
-            "_output",
-            "_overhead",
-            "_probes_only",
-            "_queue",
-            "_queued_size",
-            "_read_size",
-            "_receiving",
-            "_refusal",
-        ),
-        *("_switched", "_timed", "_timer", "_unmeasured", "_unread", "_writable"),
+        *("_loop", "_output", "_overhead", "_probes_only", "_queue", "_queued_size", "_read_size", "_receiving"),
+        *("_refusal", "_switched", "_timed", "_timer", "_unmeasured", "_unread", "_writable"),
         *("context", "is_write_paused", "transport"),
     )
 
@@ -189,6 +180,8 @@ class Connection(asyncio.Protocol):
         self._unread.start()
         if self._current is not None:
             self._current.disconnect()
+        if self._writable is not None:
+            self._writable.set()
 
     def data_received(self, data: bytes) -> None:
         """Parse data. Limit the size of what belongs to no body, and the time if an answer is not in progress."""
@@ -475,7 +468,7 @@ class Connection(asyncio.Protocol):
             self._refusal = status, message
             if exchange is not None:  # the newest in the queue
                 assert self._queue
-                self._queue.remove(exchange)
+                self._queue.pop()
                 self._queued_size -= exchange.size_in_memory()
             if self._output == "idle":
                 self._send_refusal(status, message)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from http import HTTPStatus
 from logging import getLogger
@@ -218,7 +218,7 @@ class ServerExchange(DirectExchange):
         if self.is_started:
             self._write(message.get("body", b""), has_more=message.get("more_body", False))
         else:
-            self._connection.transport.write(self._start(message["status"], message.get("headers", ()), None))
+            self._connection.transport.write(self._start(message["status"], list(message.get("headers", ())), None))
 
     @property
     def _state(self) -> str:
@@ -266,7 +266,7 @@ class ServerExchange(DirectExchange):
     def _can_continue(self) -> bool:
         return self.is_started and not self.is_complete and not self.disconnected
 
-    def _start(self, status: int, headers: Iterable[tuple[bytes, bytes]], length: int | None) -> bytes:
+    def _start(self, status: int, headers: HeaderPairs, length: int | None) -> bytes:
         """Decide how the end of the answer is marked, and return its head. `length`: of a whole body.
 
         A client that still waits for `100 Continue` may send no body after this answer, or a part of it, so its next bytes
@@ -296,6 +296,7 @@ class ServerExchange(DirectExchange):
         if length is not None:
             lines += b"content-length: %d\r\n" % length
         self.keep_alive = self.can_keep_alive and not says_close
+        self._expects_continue = False
         if not (self.keep_alive or says_close):
             lines += b"connection: close\r\n"
         self.is_started = True

@@ -37,4 +37,4 @@ def handle_signals(
     finally:
         for number in handlers:
             loop.remove_signal_handler(number)
-            signal.signal(number, signal.SIG_IGN if ignore_afterwards else previous[number])
+            signal.signal(number, signal.SIG_IGN if ignore_afterwards else previous[number] or signal.SIG_DFL)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import errno
 import logging
 import queue
 import re
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 # records, some MB of memory; enough for bursts, while a pipe that is never read must cost a bounded amount
 _MAX_WAITING = 10_000
 _EXIT_TIMEOUT = 1.0  # seconds to write the last records at exit
+_BACKLOG = 2048  # connections that wait in the kernel, as for the gateway
 _GRACE = 3.0  # seconds for the requests in progress at a stop; most clients start a new server and wait for it
 
 
@@ -114,17 +116,23 @@ def _open_listeners(host: str, port: int) -> list[socket.socket]:
     import socket
 
     listeners: list[socket.socket] = []
+    reason = "no address"
     try:
         found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        for family, address in dict.fromkeys((family, address) for family, _, _, _, address in found):
-            listeners.append(socket.create_server(address, family=family))  # IPv6 only, for an address of IPv6
+        for family, _, _, _, address in dict.fromkeys(found):
+            try:
+                listeners.append(socket.create_server(address, family=family, backlog=_BACKLOG))
+            except OSError as error:
+                if error.errno != errno.EADDRNOTAVAIL:
+                    raise
+                reason = str(error.strerror)  # `localhost` may have an address of IPv6 on a machine without IPv6
     except OSError as error:
         for listener in listeners:
             listener.close()
-        raise ConfigError(
-            f"cannot listen on {host}:{port}: {error.strerror or error}",
-            hint="the port is in use or not permitted; choose another one: --http :8001",
-        ) from None
+        listeners, reason = [], error.strerror or str(error)
+    if not listeners:
+        hint = "the port is in use or not permitted; choose another one: --http :8001"
+        raise ConfigError(f"cannot listen on {host}:{port}: {reason}", hint=hint)
     return listeners
 
 
