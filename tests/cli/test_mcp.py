@@ -25,11 +25,11 @@ def tools(tmp_path):
 def started(monkeypatch):
     """The hosts of the servers that were started: without sockets, because some of the addresses are not of this machine."""
 
-    async def serve(app, listeners):
+    async def serve(server, listeners):
         hosts.extend(listeners)
 
     hosts = []
-    monkeypatch.setattr("toolwire.cli.mcp.http.serve_listeners", serve)
+    monkeypatch.setattr("toolwire.asgi.server.Server.serve", serve)
     monkeypatch.setattr("toolwire.cli.mcp.http._open_listeners", lambda host, port: [host])
     return hosts
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from ..._extras import install_command
 from ...ir.errors import ConfigError, MissingExtra
 from ..terminal.options import add_list, read_variable
+from .stopping import stop_on_signals
 
 if TYPE_CHECKING:
     import argparse
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from ...asgi.access import Guard
     from ...asgi.request import AsgiApp
     from ...asgi.server import Server
+    from .stopping import CallsInFlight
 
 
 # Write log records in a thread, so that a server does not stop when its standard error is not read.
@@ -102,13 +104,27 @@ def require_http(extra: str = "mcp") -> None:
         raise MissingExtra("HTTP needs httptools", hint=install_command(extra)) from None
 
 
-async def serve_app(app: AsgiApp, host: str, port: int) -> None:
+async def serve_app(app: AsgiApp, host: str, port: int, calls: CallsInFlight | None = None) -> None:
     """Serve an app, with the gateway's limits for slow clients, until a signal stops it.
 
-    Raises `MissingExtra` without httptools, and `ConfigError` if the address cannot be used.
+    With `calls`, the stop is bounded as in `stopping`. Raises `MissingExtra` without httptools, and `ConfigError` if the
+    address cannot be used.
     """
     require_http()
-    await serve_listeners(app, _open_listeners(host, port))
+    listeners = _open_listeners(host, port)
+    if calls is None:
+        await serve_listeners(app, listeners)
+        return
+    import asyncio
+
+    server, loop = make_server(app), asyncio.get_running_loop()
+
+    def stop() -> None:
+        """Wake the event loop, which the handler of a signal may have interrupted anywhere."""
+        loop.call_soon_threadsafe(server.stop)
+
+    with stop_on_signals(calls, (signal.SIGINT, signal.SIGTERM), stop):
+        await server.serve(listeners)
 
 
 def _open_listeners(host: str, port: int) -> list[socket.socket]:
