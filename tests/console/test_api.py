@@ -15,7 +15,7 @@ import pytest
 
 from tables import every_case
 from toolwire.cli.console import _browser, _open_page, bind_console, console_address, console_in_thread
-from toolwire.cli.mcp.http import serve_listener
+from toolwire.cli.mcp.http import serve_listeners
 from toolwire.gateway.console import app as app_module
 from toolwire.gateway.console.api import MAX_BODY, OPERATIONS, check_file, openapi_bytes
 from toolwire.gateway.console.app import Console
@@ -369,7 +369,7 @@ def test_console_serves_on_a_socket():
         assert address.endswith(f"/#token={TOKEN}&open=file")
 
         async def serve():
-            serving = asyncio.ensure_future(serve_listener(Console(TOKEN), listener))
+            serving = asyncio.ensure_future(serve_listeners(Console(TOKEN), [listener]))
             async with httpx.AsyncClient(timeout=SAFETY) as client:
                 answer = await client.get(address.partition("#")[0] + "api/meta", headers=KEY)
             serving.cancel()
