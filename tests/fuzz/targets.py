@@ -10,6 +10,7 @@ import math
 import re
 
 from engine import Target
+from request_target import TARGET as REQUEST_TARGET
 
 from toolwire.gateway.request.field_scan import FieldFound, FieldScan, InvalidPiece
 from toolwire.ir.errors import ProtocolError
@@ -425,4 +426,5 @@ TARGETS = [
             b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.0 404 Not Found\r\nconnection: close\r\n\r\nno",
         ],
     ),
+    REQUEST_TARGET,
 ]

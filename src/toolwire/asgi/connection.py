@@ -118,7 +118,7 @@ class Connection(asyncio.Protocol):
         self._probes_only = False  # there are too many connections
         self._switched: SwitchedProtocol | None = None
         self._read_size = 0  # bytes received last
-        self._overhead = 0  # bytes received since the end of the last request or piece of a body
+        self._overhead = 0  # bytes received since a head, a piece of a body or a request was complete, or fewer
         self._unmeasured = 0  # bytes received since the last head, or more: the next head is not larger
         self._timer: asyncio.TimerHandle | None = None  # one for many requests: it checks `_deadline`
         self._deadline = 0.0  # in the time of the loop
@@ -194,7 +194,7 @@ class Connection(asyncio.Protocol):
         self._overhead += size
         self._unmeasured += size
         self._parse(data)
-        if self._overhead > self._head_limit + size and self._input in ("head", "body"):
+        if self._overhead > self._head_limit and self._input in ("head", "body"):
             self._refuse(*HEAD_TOO_LARGE)  # a field, a trailer or a chunk extension without an end
         if self._output == "idle" and self._input != self._timed:
             self._limit_time()
@@ -243,7 +243,7 @@ class Connection(asyncio.Protocol):
         head = self._head
         if self._unmeasured > self._head_limit // 2:
             head.check_size()
-        self._unmeasured = self._read_size
+        self._unmeasured, self._overhead = self._read_size, 0
         parser, fields = head.parser, dict(head.headers)
         http_version = parser.get_http_version()
         if http_version != "1.1" or b"transfer-encoding" in fields or b"te" in fields:

@@ -86,7 +86,10 @@ class Server:
 
     async def finish(self) -> None:
         """Wait for `stop`, then for the requests in progress, and end the application."""
-        await self._stop_requested.wait()
+        try:
+            await self._stop_requested.wait()
+        finally:
+            self.stop()  # also if this task is cancelled
         try:
             async with asyncio.timeout(self._grace):
                 await self._drain()
