@@ -166,6 +166,11 @@ def test_body_of_another_length_than_declared_ends_the_connection(pieces):
     assert is_closed and len(written.partition(b"\r\n\r\n")[2]) < 4
 
 
+def test_whole_answer_of_another_length_than_declared_is_not_sent():
+    _, written, is_closed = exchange_with(respond(200, [(b"content-length", b"4")], b"abc"), POST)
+    assert is_closed and written == b""
+
+
 @pytest.mark.parametrize("kinds", [["body"], ["start", "start"], ["start", "body", "body"]])
 def test_message_out_of_order_is_an_error(kinds):
     errors = []

@@ -572,6 +572,8 @@ class Connection(asyncio.Protocol):
             self.close()
 
 
-def _address(name: object) -> tuple[str, int] | None:
-    """Return the host and the port of a socket, or None for a Unix socket."""
-    return (str(name[0]), int(name[1])) if isinstance(name, tuple) else None
+def _address(name: object) -> tuple[str, int | None] | None:
+    """Return the host and the port of a socket, or the path of a Unix socket, whose clients have none."""
+    if isinstance(name, tuple):
+        return str(name[0]), int(name[1])
+    return (name, None) if isinstance(name, str) and name else None

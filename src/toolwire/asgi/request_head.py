@@ -53,8 +53,8 @@ class RequestHead:
         self.on_body = events.on_body
         self.on_message_complete = events.on_message_complete
         self.parser = HttpRequestParser(self)
-        self.server: tuple[str, int] | None = None  # and the following are those of the connection
-        self.client: tuple[str, int] | None = None
+        self.server: tuple[str, int | None] | None = None  # and the following are those of the connection
+        self.client: tuple[str, int | None] | None = None
         self.scheme = "http"
         self._limit = limit
         self.parsed_url = b""  # the URL of the last request, and its parts

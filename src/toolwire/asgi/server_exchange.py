@@ -235,6 +235,8 @@ class ServerExchange(DirectExchange):
         head = self._start(status, headers, len(body))
         if self._framing == "none":
             self._connection.transport.write(head)
+        elif self._remaining != len(body):
+            raise RuntimeError("the body is not as long as the content-length of the answer")
         elif len(body) < _COPIED:
             self._connection.transport.write(head + body)
         else:
@@ -275,7 +277,8 @@ class ServerExchange(DirectExchange):
         names, values = zip(*headers, strict=True) if headers else ((), ())
         layout = _lay_out(names)
         if _FORBIDDEN_IN_VALUE.search(b"".join(values)):
-            raise RuntimeError(f"forbidden character in a header of the answer: {headers!r}")
+            name = next(name for name, value in headers if _FORBIDDEN_IN_VALUE.search(value))
+            raise RuntimeError(f"the value of the header {name!r} has a control character")
         lines = layout.lines % values
         if status in _WITHOUT_BODY:
             length = None
@@ -354,7 +357,7 @@ def _lay_out(names: tuple[bytes, ...]) -> _Layout:
     lines, framing = b"", []
     for index, name in enumerate([name.lower() for name in names]):
         if not name or _FORBIDDEN_IN_NAME.search(name):
-            raise RuntimeError(f"invalid header name {name!r} in the answer")
+            raise RuntimeError(f"invalid header name {name!r}")
         if name in _FRAMING_FIELDS:
             framing.append((name, index))
         is_written = name not in _FRAMING_FIELDS[1:]
