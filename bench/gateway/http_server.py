@@ -105,10 +105,10 @@ async def serve_uvicorn(listener):
 
 
 async def serve_own(listener, app):
-    from toolwire.asgi.server import Server
+    from toolwire.asgi.server import HttpServer
     from toolwire.asgi.server_context import ServerContext
 
-    await Server(ServerContext(app, keep_alive=75.0), grace=1.0).serve([listener])
+    await HttpServer(ServerContext(app, keep_alive=75.0), grace=1.0).serve([listener])
 
 
 def serve(name: str) -> None:

@@ -8,14 +8,14 @@ from contextlib import contextmanager
 import pytest
 import uvicorn
 
-from toolwire.asgi.server import Server
+from toolwire.asgi.server import HttpServer
 from toolwire.asgi.server_context import ServerContext
 
 GRACE = 1.0  # seconds, as all of them get
 
 
 async def serve_own(app, listener, stopped, **options):
-    server = Server(ServerContext(app, **options), grace=GRACE)
+    server = HttpServer(ServerContext(app, **options), grace=GRACE)
     serving = asyncio.ensure_future(server.serve([listener]))
     await stopped.wait()
     server.stop()

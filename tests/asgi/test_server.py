@@ -12,7 +12,7 @@ import uvloop
 from hostile import read_answer
 from toolwire.asgi.accepting import BatchListener
 from toolwire.asgi.http_exchange import HttpExchange
-from toolwire.asgi.server import Server
+from toolwire.asgi.server import HttpServer
 from toolwire.asgi.server_context import ServerContext
 from toolwire.ir.errors import ConfigError
 from waiting import SAFETY, until
@@ -25,7 +25,7 @@ GET = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
 @asynccontextmanager
 async def started(app, grace=SAFETY, **options):
     """Yield a server and a function that connects to it. At the end, it must have stopped by itself."""
-    server = Server(ServerContext(app, **options), grace=grace)
+    server = HttpServer(ServerContext(app, **options), grace=grace)
     await server.start()
     listener = socket.create_server(("127.0.0.1", 0))
     address = listener.getsockname()
@@ -232,7 +232,7 @@ def test_application_with_and_without_lifespan_is_served(failure, caplog):
 
 def test_application_that_cannot_start_is_an_error():
     async def main():
-        server = Server(ServerContext(Lifespan("reported")), grace=1.0)
+        server = HttpServer(ServerContext(Lifespan("reported")), grace=1.0)
         with pytest.raises(ConfigError, match="failed to start: no database"):
             await server.start()
 
@@ -242,7 +242,7 @@ def test_application_that_cannot_start_is_an_error():
 def test_stop_before_the_start_serves_nothing():
     async def main():
         app = Lifespan()
-        server = Server(ServerContext(app), grace=1.0)
+        server = HttpServer(ServerContext(app), grace=1.0)
         server.stop()
         with socket.create_server(("127.0.0.1", 0)) as listener:
             await server.serve([listener])

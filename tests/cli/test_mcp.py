@@ -29,7 +29,7 @@ def started(monkeypatch):
         hosts.extend(listeners)
 
     hosts = []
-    monkeypatch.setattr("toolwire.asgi.server.Server.serve", serve)
+    monkeypatch.setattr("toolwire.asgi.server.HttpServer.serve", serve)
     monkeypatch.setattr("toolwire.cli.mcp.http._open_listeners", lambda host, port: [host])
     return hosts
 

@@ -14,7 +14,7 @@ from hostile import Answer, read_answer, run
 from serving import listening
 from toolwire import Toolbox
 from toolwire.asgi.admission import DefaultLimits
-from toolwire.asgi.server import Server as HttpServer
+from toolwire.asgi.server import HttpServer
 from toolwire.cli.main import main
 from toolwire.cli.mcp import command as mcp_bridge
 from toolwire.mcp.server.http import HttpApp

@@ -10,7 +10,7 @@ from typing import Any
 
 from toolwire.asgi.accepting import BatchListener
 from toolwire.asgi.admission import ConnectionCounts
-from toolwire.asgi.server import Server
+from toolwire.asgi.server import HttpServer
 from toolwire.asgi.server_context import ServerContext
 from toolwire.gateway.app import Gateway
 from toolwire.gateway.config.parsing import parse_settings
@@ -55,7 +55,7 @@ async def listening(
     counts: ConnectionCounts | None = None,
     gate: Gateway | None = None,
 ) -> AsyncIterator[str]:
-    server = Server(ServerContext(app, limits=limits, counts=counts, gate=gate), grace=1.0)
+    server = HttpServer(ServerContext(app, limits=limits, counts=counts, gate=gate), grace=1.0)
     await server.start()
     listener = socket.create_server(("127.0.0.1", 0), backlog=2048)
     server.listen(partial(BatchListener, listener))

@@ -36,7 +36,7 @@ our decision. In `last` the client knew that, and after the keep-alive timeout t
 4. A request that two servers could frame differently is refused, and the connection closed. httptools refuses two
 lengths, a length beside a transfer coding, a bare LF, folded lines, white space before a colon and control characters;
 `RequestHead` refuses codings other than chunked, codings in HTTP/1.0 (RFC 9112, 6.1 and 6.3), and other versions.
-5. A request after one that says `close` is never processed (RFC 9112, 9.6).
+5. A request after one with `connection: close` is never processed (RFC 9112, 9.6).
 
 An upgrade that the hook does not take is ignored (RFC 9110, 7.8), and trailers are not headers. With an `AdmissionGate`,
 a request above its bounds gets 503 before its body is read. The rest of the body is discarded, and the connection stays

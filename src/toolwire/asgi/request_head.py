@@ -81,7 +81,7 @@ class RequestHead:
             raise Refused(*HEAD_TOO_LARGE)
 
     def check_size(self) -> None:
-        """Raise Refused above the limit, by the size as most clients would write it, without the words of the first line."""
+        """Raise Refused above the limit, by the size that most clients write, without the method and the version."""
         if self._measure() > self._limit:
             raise Refused(*HEAD_TOO_LARGE)
 

@@ -1,11 +1,11 @@
 """An HTTP server for one ASGI application: lifespan, listeners, and a graceful stop.
 
-    server = Server(ServerContext(app), grace=10.0)
+    server = HttpServer(ServerContext(app), grace=10.0)
     await server.serve([listener])         # until `stop` is called, as the handler of a signal does
 
 The steps of `serve` can be called one by one, for work in between: `start` (the application starts), `listen` (clients
 connect), `finish`. The order at the end: stop accepting; close connections that are idle, and the others after their
-answers; cancel the requests that are not answered after `grace` seconds; end the application; close what is left.
+answers; cancel the requests that are not answered after `grace` seconds; end the application; close the connections that are left.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from .request import AsgiApp, AsgiMessage, Scope
 from .server_context import ServerContext
 
 _log = getLogger("toolwire.asgi")
-_LAST_WORDS = 1.0  # seconds in which a cancelled request may end its answer; the gateway writes a final event
+_END_OF_ANSWER = 1.0  # seconds in which a cancelled request may end its answer; the gateway writes a final event
 
 MakeListener: TypeAlias = Callable[[Callable[[], asyncio.Protocol], Sized, int, SSLContext | None], BatchListener]
 
 
-class Server:
+class HttpServer:
     """A server. `grace`: seconds in which requests may be answered after a stop. `tls` is for all listeners."""
 
     def __init__(self, context: ServerContext, *, grace: float, tls: SSLContext | None = None) -> None:
@@ -97,7 +97,7 @@ class Server:
             if tasks := self._tasks():
                 _log.error("cancel %d requests: not answered %g s after the stop", len(tasks), self._grace)
                 self.cancel()
-                await asyncio.wait(tasks, timeout=_LAST_WORDS)
+                await asyncio.wait(tasks, timeout=_END_OF_ANSWER)
         await self._lifespan.shutdown()
         for connection in list(self.context.connections):
             connection.close()

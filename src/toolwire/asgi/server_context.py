@@ -1,4 +1,4 @@
-"""The state that the connections of a server share: the application, limits, and what is open or running."""
+"""The state that the connections of a server share: the application, limits, open connections, running requests."""
 
 from __future__ import annotations
 

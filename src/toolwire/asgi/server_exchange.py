@@ -282,9 +282,9 @@ class ServerExchange(DirectExchange):
         lines = layout.lines % values
         if status in _WITHOUT_BODY:
             length = None
-        says_close = False
+        has_close = False
         if layout.framing:
-            says_close, length = _read_framing(layout, values, length)
+            has_close, length = _read_framing(layout, values, length)
         if status == 204:
             length = None  # RFC 9110, 8.6: not even 0
         if status in _WITHOUT_BODY or self.scope["method"] == "HEAD":
@@ -298,9 +298,9 @@ class ServerExchange(DirectExchange):
             self._framing = "close"
         if length is not None:
             lines += b"content-length: %d\r\n" % length
-        self.keep_alive = self.can_keep_alive and not says_close
+        self.keep_alive = self.can_keep_alive and not has_close
         self._expects_continue = False
-        if not (self.keep_alive or says_close):
+        if not (self.keep_alive or has_close):
             lines += b"connection: close\r\n"
         self.is_started = True
         return b"%b%b%b\r\n" % (status_line(status), self._connection.context.date_line(), lines)
@@ -341,14 +341,14 @@ class _Layout(NamedTuple):
 
 
 def _read_framing(layout: _Layout, values: Sequence[bytes], length: int | None) -> tuple[bool, int | None]:
-    """Return whether the fields say `close`, and the length that they declare."""
-    says_close = False
+    """Return whether the fields announce a close, and the length that they declare."""
+    has_close = False
     for name, index in layout.framing:
         if name == b"connection":
-            says_close = says_close or b"close" in [token.strip() for token in values[index].lower().split(b",")]
+            has_close = has_close or b"close" in [token.strip() for token in values[index].lower().split(b",")]
         elif name == b"content-length":
             length = int(values[index])
-    return says_close, length
+    return has_close, length
 
 
 @lru_cache(256)  # an application has few sets of names; those of an upstream's answers may be many

@@ -38,10 +38,10 @@ class BackgroundGateway:
     async def start(self) -> None:
         """Listen on a free port of the loopback interface, and set `url`. Raises `MissingExtra` without httptools."""
         try:
-            from ..asgi.server import Server
+            from ..asgi.server import HttpServer
         except ImportError as error:
             raise MissingExtra("the gateway needs the package httptools", hint=install_command("gateway")) from error
-        self._server = Server(ServerContext(self.gateway), grace=1.0)
+        self._server = HttpServer(ServerContext(self.gateway), grace=1.0)
         await self._server.start()
         listener = socket.create_server(("127.0.0.1", 0))
         self._server.listen(partial(BatchListener, listener))

@@ -21,7 +21,7 @@ from hostile import read_answer
 from places import TESTS
 from toolwire.asgi.accepting import BatchListener
 from toolwire.asgi.admission import ConnectionCounts, DefaultLimits
-from toolwire.asgi.server import Server
+from toolwire.asgi.server import HttpServer
 from toolwire.asgi.server_context import ServerContext
 from toolwire.asgi.unread_timer import UnreadTimer
 from waiting import SAFETY, until
@@ -53,7 +53,7 @@ async def started_server(app, slow_client=30.0, tls=None, **options):
     """Yield the context of a server, and its address."""
     limits, counts = DefaultLimits(slow_client=slow_client), ConnectionCounts(100, 10)
     context = ServerContext(app, limits=lambda: limits, counts=counts, **options)
-    server = Server(context, grace=1.0, tls=tls)
+    server = HttpServer(context, grace=1.0, tls=tls)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SMALL_BUFFER)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16 * SMALL_BUFFER)

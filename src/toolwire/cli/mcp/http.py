@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from ...asgi.access import Guard
     from ...asgi.request import AsgiApp
-    from ...asgi.server import Server
+    from ...asgi.server import HttpServer
     from .stopping import CallsInFlight
 
 
@@ -169,12 +169,12 @@ async def serve_listeners(app: AsgiApp, listeners: list[socket.socket]) -> None:
         raise KeyboardInterrupt
 
 
-def make_server(app: AsgiApp) -> Server:
+def make_server(app: AsgiApp) -> HttpServer:
     """Return a server with the gateway's limits for slow clients."""
-    from ...asgi.server import Server
+    from ...asgi.server import HttpServer
     from ...asgi.server_context import ServerContext
 
-    return Server(ServerContext(app), grace=_GRACE)
+    return HttpServer(ServerContext(app), grace=_GRACE)
 
 
 def run_server(main: Coroutine[Any, Any, None]) -> None:

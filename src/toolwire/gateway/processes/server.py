@@ -27,7 +27,7 @@ from ...asgi.accepting import BatchListener
 from ...asgi.access import refuse_open
 from ...asgi.admission import ConnectionCounts
 from ...asgi.request import AsgiApp
-from ...asgi.server import Server
+from ...asgi.server import HttpServer
 from ...asgi.server_context import ServerContext
 from ...asgi.signal_handling import SignalHandling, handle_signals
 from ...ir.errors import ConfigError, ToolwireError
@@ -253,8 +253,8 @@ async def serve(
         app or gateway, limits=lambda: gateway.limits, counts=counts, gate=gateway, keep_alive=_KEEP_ALIVE
     )
     # Not less than the time in which the last request of an idle connection may arrive.
-    server = Server(context, grace=max(1.0, settings.server.drain), tls=make_tls_context(settings.server))
-    stop = _Stop(gateway, server)
+    server = HttpServer(context, grace=max(1.0, settings.server.drain), tls=make_tls_context(settings.server))
+    stop = _StopHandlers(gateway, server)
     handlers = {signal.SIGINT: stop.interrupt, signal.SIGTERM: stop.stop, signal.SIGHUP: reloader.request_reload}
     try:
         with handle(handlers, ignore_afterwards=ends_process):
@@ -302,10 +302,10 @@ class _Reloader:
             await asyncio.wait({self._task})
 
 
-class _Stop:
+class _StopHandlers:
     """The handlers of the signals that stop a server."""
 
-    def __init__(self, gateway: Gateway, server: Server) -> None:
+    def __init__(self, gateway: Gateway, server: HttpServer) -> None:
         self._gateway = gateway
         self._server = server
 
