@@ -94,10 +94,10 @@ class Connection(asyncio.Protocol):
     """A connection of a client. `transport` and `close` are also for the protocol that it is switched to."""
 
     __slots__ = (
-        *("_client_timeout", "_current", "_deadline", "_head", "_head_limit", "_input", "_is_last", "_is_read_paused"),
+        *("_client_timeout", "_current", "_deadline", "_head", "_head_limit", "_input", "_is_last"),
         *("_loop", "_output", "_overhead", "_probes_only", "_queue", "_queued_size", "_read_size", "_receiving"),
         *("_refusal", "_switched", "_timed", "_timer", "_unmeasured", "_unread", "_writable"),
-        *("context", "is_write_paused", "transport"),
+        *("context", "is_read_paused", "is_write_paused", "transport"),
     )
 
     def __init__(self, context: ServerContext) -> None:
@@ -123,7 +123,7 @@ class Connection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None  # one for many requests: it checks `_deadline`
         self._deadline = 0.0  # in the time of the loop
         self._timed: _Input | None = None  # the input state whose time is limited by it
-        self._is_read_paused = False
+        self.is_read_paused = False
         self.is_write_paused = False
         self._writable: asyncio.Event | None = None  # for an application that waits until the client has read
 
@@ -193,7 +193,15 @@ class Connection(asyncio.Protocol):
         size = self._read_size = len(data)
         self._overhead += size
         self._unmeasured += size
-        self._parse(data)
+        end = 0
+        try:
+            self._head.parser.feed_data(data)
+        except HttpParserUpgrade as upgrade:
+            end = upgrade.args[0]  # later: an error of the parser would get this one as its context
+        except HttpParserError as error:
+            self._refuse_unparsable(error)
+        if end:
+            self._parse_after(end, data)
         if self._overhead > self._head_limit and self._input in ("head", "body"):
             self._refuse(*HEAD_TOO_LARGE)  # a field, a trailer or a chunk extension without an end
         if self._output == "idle" and self._input != self._timed:
@@ -221,14 +229,14 @@ class Connection(asyncio.Protocol):
 
     def resume_reading(self) -> None:
         """Receive more, unless too many requests are queued."""
-        if self._is_read_paused and (self._queued_size <= _HIGH_WATER or self._input == "discard"):
-            self._is_read_paused = False
+        if self.is_read_paused and (self._queued_size <= _HIGH_WATER or self._input == "discard"):
+            self.is_read_paused = False
             if not self.transport.is_closing():
                 self.transport.resume_reading()
 
     def _pause_reading(self) -> None:
-        if not self._is_read_paused:
-            self._is_read_paused = True
+        if not self.is_read_paused:
+            self.is_read_paused = True
             self.transport.pause_reading()
 
     # The parser's events.
@@ -305,27 +313,24 @@ class Connection(asyncio.Protocol):
             self._input = _INPUT[self._input]["complete" if exchange.keep_alive else "complete last"]
             exchange.end_body()
 
-    def _parse(self, data: bytes | memoryview) -> None:
-        """Parse data. After the head of a request for an upgrade, switch, or parse the head again without it.
+    def _parse_after(self, end: int, data: bytes) -> None:
+        """Switch after the head of an upgrade, or parse the head again without it, and the data from `end` on.
 
         The data may have many such requests, so they are not copied for each.
         """
-        head, rest = b"", data
-        while True:
+        rest = memoryview(data)[end:]
+        while not self._switch(rest):
+            head = self._head.remove_upgrade()
             try:
-                if head:
-                    self._head.parser.feed_data(head)
+                self._head.parser.feed_data(head)
                 self._head.parser.feed_data(rest)
                 return
             except HttpParserUpgrade as upgrade:
-                end: int = upgrade.args[0]
+                end = upgrade.args[0]
             except HttpParserError as error:
                 self._refuse_unparsable(error)
                 return
-            rest = memoryview(rest)[end:]
-            if self._switch(rest):
-                return
-            head = self._head.remove_upgrade()
+            rest = rest[end:]
 
     def _switch(self, rest: memoryview) -> bool:
         """Switch to the hook's protocol after a WebSocket handshake, unless an answer to a request is due before."""
@@ -357,12 +362,14 @@ class Connection(asyncio.Protocol):
         exchange.task = self._loop.create_task(exchange.run(self.context.app))
 
     def end_answer(self, exchange: ServerExchange) -> None:
-        """Go on after a complete answer."""
+        """Go on after a complete answer: close, start the next request, refuse it, or become idle."""
         self._current = None
         if exchange is self._receiving:
             self._receiving = None  # the rest of its body has no reader
         if not exchange.keep_alive:
             self.close()
+        elif self._queue is None and self._refusal is None and self._output == "answering":
+            self._become_idle()
         elif self._queue:
             # Not at once: a refused request is answered when it starts, so hundreds of them would be nested calls. And the
             # request that has just been answered counts as one in flight until its task ends.
@@ -389,9 +396,13 @@ class Connection(asyncio.Protocol):
         elif self._refusal is not None:
             self._send_refusal(*self._refusal)
         else:
-            self._output = _OUTPUT[self._output]["answered"]
+            self._become_idle()
+
+    def _become_idle(self) -> None:
+        self._output = _OUTPUT["answering"]["answered"]
+        if self.is_read_paused:
             self.resume_reading()
-            self._limit_time()
+        self._limit_time()
 
     def _is_excess(self, raw_path: bytes) -> bool:
         """Count the next request, and return whether it exceeds a bound of the admission. Health checks never do."""
@@ -544,7 +555,9 @@ class Connection(asyncio.Protocol):
     def _limit_time(self) -> None:
         """Begin the time limit of the current states. A timer that is set already remains, if it is not too late."""
         self._timed = self._input
-        seconds = self._time_limit()
+        # the usual case without a call
+        is_usual = self._input == "start" and self._output == "idle"
+        seconds = self.context.keep_alive if is_usual else self._time_limit()
         if seconds is None:
             return
         self._deadline = deadline = self._loop.time() + seconds

@@ -49,6 +49,7 @@ class AnswerWriter(Protocol):
     """The connection, as an exchange uses it."""
 
     transport: asyncio.Transport
+    is_read_paused: bool
     is_write_paused: bool
 
     @property
@@ -93,18 +94,18 @@ class ServerExchange(DirectExchange):
         try:
             result: object = await app(self.scope, self.receive, self.send)  # type: ignore[func-returns-value]
         except asyncio.CancelledError:  # the server stops
-            self._fail(503, b"the server is shutting down")
+            await self._fail(503, b"the server is shutting down")
         except Exception as error:  # noqa: BLE001  # its client gets an answer, whatever an application raises
             _log.error("Exception in the ASGI application", exc_info=error)
-            self._fail(500, b"Internal Server Error")
+            await self._fail(500, b"Internal Server Error")
         else:
             if result is not None or not (self.is_complete or self.disconnected):
                 _log.error("the ASGI application returned %r; its answer is %s", result, self._state)
-                self._fail(500, b"Internal Server Error")
+                await self._fail(500, b"Internal Server Error")
         finally:
             self._connection.context.exchanges.discard(self)
 
-    def _fail(self, status: int, reason: bytes) -> None:
+    async def _fail(self, status: int, reason: bytes) -> None:
         """Answer an error, or close the connection if an answer has begun: the client sees that it is truncated.
 
         After a complete answer, the connection may already belong to the next request.
@@ -115,7 +116,9 @@ class ServerExchange(DirectExchange):
             self._connection.close()
         else:
             headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"close")]
-            self._respond(status, headers, reason)
+            headers.append((b"content-length", b"%d" % len(reason)))
+            await self.send({"type": "http.response.start", "status": status, "headers": headers})
+            await self.send({"type": "http.response.body", "body": reason})
 
     # The request: the connection adds, the application takes.
 
@@ -163,9 +166,6 @@ class ServerExchange(DirectExchange):
         """Take the body if `receive` would return all of it at once and write nothing, else return None."""
         if self._has_more or not self._has_message or self.disconnected:
             return None
-        return self._take()
-
-    def _take(self) -> bytes:
         self._has_message = False
         if self._event is not None:
             self._event.clear()
@@ -187,8 +187,11 @@ class ServerExchange(DirectExchange):
                 await self._event.wait()
         if self.disconnected or self.is_complete:
             return {"type": "http.disconnect"}
-        body = self._take()
-        return {"type": "http.request", "body": body, "more_body": self._has_more}
+        self._has_message = False
+        if self._event is not None:
+            self._event.clear()
+        body, self._body = self._body, b""
+        return {"type": "http.request", "body": bytes(body), "more_body": self._has_more}
 
     def watch(self, on_disconnect: Callable[[], object]) -> None:
         """Call `on_disconnect` when the client disconnects, or soon if it has done so.
@@ -196,7 +199,8 @@ class ServerExchange(DirectExchange):
         Reading goes on, because only a connection that is read reports a disconnect.
         """
         self.on_disconnect = on_disconnect
-        self._connection.resume_reading()
+        if self._connection.is_read_paused:
+            self._connection.resume_reading()
         if self.disconnected:
             asyncio.get_running_loop().call_soon(self._report_disconnect)
 
@@ -228,10 +232,6 @@ class ServerExchange(DirectExchange):
         """Write a whole answer. Return False if that has to wait, or if an answer has begun."""
         if self.is_started or self.disconnected or self._connection.is_write_paused:
             return False
-        self._respond(status, headers, body)
-        return True
-
-    def _respond(self, status: int, headers: HeaderPairs, body: bytes) -> None:
         head = self._start(status, headers, len(body))
         if self._framing == "none":
             self._connection.transport.write(head)
@@ -242,6 +242,7 @@ class ServerExchange(DirectExchange):
         else:
             self._connection.transport.writelines((head, body))
         self._complete()
+        return True
 
     def try_start(self, status: int, headers: HeaderPairs) -> bool:
         """Write the head of a stream. Return False if that has to wait, or if an answer has begun."""
@@ -298,7 +299,7 @@ class ServerExchange(DirectExchange):
             self._framing = "close"
         if length is not None:
             lines += b"content-length: %d\r\n" % length
-        self.keep_alive = self.can_keep_alive and not has_close
+        self.keep_alive = self.keep_alive and not (has_close or self._expects_continue)
         self._expects_continue = False
         if not (self.keep_alive or has_close):
             lines += b"connection: close\r\n"
