@@ -94,9 +94,19 @@ class Connection(asyncio.Protocol):
     """A connection of a client. `transport` and `close` are also for the protocol that it is switched to."""
 
     __slots__ = (
-        *("_client_timeout", "_current", "_deadline", "_head", "_head_limit", "_input", "_is_last"),
-        *("_loop", "_output", "_overhead", "_probes_only", "_queue", "_queued_size", "_read_size", "_receiving"),
-        *("_refusal", "_switched", "_timed", "_timer", "_unmeasured", "_unread", "_writable"),
+        *(
+            "_client_timeout",
+            "_current",
+            "_deadline",
+            "_head",
+            "_head_limit",
+            "_input",
+            "_is_large",
+            "_is_last",
+            "_large",
+        ),
+        *("_loop", "_output", "_overhead", "_probes_only", "_queue", "_queued_size", "_receiving"),
+        *("_refusal", "_switched", "_timed", "_timer", "_unread", "_writable"),
         *("context", "is_read_paused", "is_write_paused", "transport"),
     )
 
@@ -117,9 +127,11 @@ class Connection(asyncio.Protocol):
         self._is_last = False  # the connection is closed after the next answer
         self._probes_only = False  # there are too many connections
         self._switched: SwitchedProtocol | None = None
-        self._read_size = 0  # bytes received last
+        # A head is measured only if it may be too large: a quarter of the limit was received, or was so at once, which may
+        # be the end of a request and the beginning of the next head.
+        self._large = limits.head // 4
+        self._is_large = False
         self._overhead = 0  # bytes received since a head, a piece of a body or a request was complete, or fewer
-        self._unmeasured = 0  # bytes received since the last head, or more: the next head is not larger
         self._timer: asyncio.TimerHandle | None = None  # one for many requests: it checks `_deadline`
         self._deadline = 0.0  # in the time of the loop
         self._timed: _Input | None = None  # the input state whose time is limited by it
@@ -190,9 +202,12 @@ class Connection(asyncio.Protocol):
         if self._switched is not None:
             self._switched.data_received(data)
             return
-        size = self._read_size = len(data)
+        size = len(data)
         self._overhead += size
-        self._unmeasured += size
+        if size > self._large:
+            self._is_large = True
+        elif self._is_large and self._input != "head":
+            self._is_large = False
         end = 0
         try:
             self._head.parser.feed_data(data)
@@ -249,9 +264,10 @@ class Connection(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         """Start the request, queue it after an unanswered one, or answer 503. Raise Refused for a bad head."""
         head = self._head
-        if self._unmeasured > self._head_limit // 2:
+        head.url = b"".join(head.pieces_of_url)
+        if self._overhead > self._large or self._is_large:
             head.check_size()
-        self._unmeasured, self._overhead = self._read_size, 0
+        self._overhead = 0
         parser, fields = head.parser, dict(head.headers)
         http_version = parser.get_http_version()
         if http_version != "1.1" or b"transfer-encoding" in fields or b"te" in fields:
@@ -362,23 +378,26 @@ class Connection(asyncio.Protocol):
         exchange.task = self._loop.create_task(exchange.run(self.context.app))
 
     def end_answer(self, exchange: ServerExchange) -> None:
-        """Go on after a complete answer: close, start the next request, refuse it, or become idle."""
+        """Go on after a complete answer: close, start or refuse the next request, or become idle."""
         self._current = None
         if exchange is self._receiving:
             self._receiving = None  # the rest of its body has no reader
         if not exchange.keep_alive:
             self.close()
-        elif self._queue is None and self._refusal is None and self._output == "answering":
-            self._become_idle()
         elif self._queue:
             # Not at once: a refused request is answered when it starts, so hundreds of them would be nested calls. And the
             # request that has just been answered counts as one in flight until its task ends.
             self._loop.call_soon(self._go_on)
-        else:
+        elif self._refusal is not None:
             self._go_on()
+        elif self._output == "answering":
+            self._output = _OUTPUT["answering"]["answered"]
+            if self.is_read_paused:
+                self.resume_reading()
+            self._limit_time()
 
     def _go_on(self) -> None:
-        """Start or refuse the oldest queued request, refuse the request after the queue, or become idle."""
+        """Start or refuse the oldest queued request, or refuse the request after the queue."""
         if self._output == "closing":
             return
         if self._queue:
@@ -395,14 +414,6 @@ class Connection(asyncio.Protocol):
                 self._start(exchange)
         elif self._refusal is not None:
             self._send_refusal(*self._refusal)
-        else:
-            self._become_idle()
-
-    def _become_idle(self) -> None:
-        self._output = _OUTPUT["answering"]["answered"]
-        if self.is_read_paused:
-            self.resume_reading()
-        self._limit_time()
 
     def _is_excess(self, raw_path: bytes) -> bool:
         """Count the next request, and return whether it exceeds a bound of the admission. Health checks never do."""
@@ -546,20 +557,15 @@ class Connection(asyncio.Protocol):
 
     # The limits of time.
 
-    def _time_limit(self) -> float | None:
-        """Return the seconds that the client has in the current states, or None if another limit applies."""
-        if self._output == "idle":
-            return self.context.keep_alive if self._input == "start" else self._client_timeout
-        return min(_LINGER, self._client_timeout) if self._output == "closing" and self._input == "discard" else None
-
     def _limit_time(self) -> None:
         """Begin the time limit of the current states. A timer that is set already remains, if it is not too late."""
         self._timed = self._input
-        # the usual case without a call
-        is_usual = self._input == "start" and self._output == "idle"
-        seconds = self.context.keep_alive if is_usual else self._time_limit()
-        if seconds is None:
-            return
+        if self._input == "start":
+            seconds = self.context.keep_alive
+        elif self._output == "idle":
+            seconds = self._client_timeout
+        else:
+            seconds = min(_LINGER, self._client_timeout)
         self._deadline = deadline = self._loop.time() + seconds
         timer = self._timer
         if timer is not None:
@@ -571,16 +577,16 @@ class Connection(asyncio.Protocol):
     def _check_time(self) -> None:
         """End the connection if the time limit of the current states is over."""
         self._timer = None
-        if self._time_limit() is None:
+        if self._output in ("answering", "switched"):
             return  # the next state with a limit sets a timer
         if self._loop.time() < self._deadline:
             self._timer = self._loop.call_at(self._deadline, self._check_time)
+        elif self._output == "closing":
+            self.transport.close()
         elif self._input == "head":
             self._refuse(408, "the head of the request did not arrive in time")
         elif self._input == "body":
             self.transport.abort()
-        elif self._output == "closing":
-            self.transport.close()
         else:
             self.close()
 

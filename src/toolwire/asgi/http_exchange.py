@@ -25,9 +25,7 @@ from .request import AsgiMessage, Receive, Scope, Send, find_path
 class DirectExchange:
     """The server's side of an exchange. A method that would have to wait does nothing, and reports that."""
 
-    __slots__ = ("on_disconnect",)
-
-    on_disconnect: Callable[[], object] | None  # called at a disconnect before the answer is complete
+    on_disconnect: Callable[[], object] | None = None  # called at a disconnect before the answer is complete
 
     def take_whole_body(self) -> bytes | None:
         """Return the body if all of it has arrived and none of it was received yet."""

@@ -43,8 +43,8 @@ class RequestHead:
 
     __slots__ = (
         *("_limit", "_query", "_trailer_size", "client", "headers", "is_complete", "parsed_url", "parser", "path"),
-        *("on_body", "on_headers_complete", "on_message_begin", "on_message_complete", "raw_path"),
-        *("scheme", "server", "url"),
+        *("on_body", "on_headers_complete", "on_message_begin", "on_message_complete", "on_url"),
+        *("pieces_of_url", "raw_path", "scheme", "server", "url"),
     )
 
     def __init__(self, events: ParserEvents, limit: int) -> None:
@@ -52,24 +52,24 @@ class RequestHead:
         self.on_headers_complete = events.on_headers_complete
         self.on_body = events.on_body
         self.on_message_complete = events.on_message_complete
-        self.parser = HttpRequestParser(self)
         self.server: tuple[str, int | None] | None = None  # and the following are those of the connection
         self.client: tuple[str, int | None] | None = None
         self.scheme = "http"
         self._limit = limit
         self.parsed_url = b""  # the URL of the last request, and its parts
         self.path, self.raw_path, self._query = "", b"", b""
+        self.pieces_of_url: list[bytes] = []
+        self.on_url = self.pieces_of_url.append
+        self.url = b""  # the pieces, when the head is complete
+        self.parser = HttpRequestParser(self)
         self.reset()
 
     def reset(self) -> None:
         """Begin the head of the next request."""
-        self.url = b""
+        self.pieces_of_url.clear()
         self.headers: HeaderPairs = []
         self.is_complete = False
         self._trailer_size = 0
-
-    def on_url(self, url: bytes) -> None:
-        self.url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Add a header. A trailer, after the body, is only counted: the request has been checked without it."""

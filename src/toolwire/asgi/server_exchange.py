@@ -67,27 +67,22 @@ class AnswerWriter(Protocol):
 class ServerExchange(DirectExchange):
     """One request of a connection. The connection adds the body; the application takes it and answers."""
 
-    __slots__ = (
-        *("_body", "_connection", "_event", "_expects_continue", "_framing", "_has_message", "_has_more", "_remaining"),
-        *("disconnected", "is_complete", "is_started", "keep_alive", "scope", "task"),
-    )
+    disconnected = False
+    is_started = False  # the head of the answer was written
+    is_complete = False
+    task: asyncio.Task[None] | None = None
+    _body: bytes | bytearray = b""  # as it arrived, or joined from several pieces
+    _has_more = True
+    _has_message = False  # a part of the body, or its end, has arrived since the last `receive`
+    _event: asyncio.Event | None = None  # set with it; only if the application waits
+    _framing: Framing = "none"
+    _remaining = 0  # bytes until the declared length
 
     def __init__(self, connection: AnswerWriter, scope: Scope, keep_alive: bool, expects_continue: bool) -> None:
         self.scope = scope
         self.keep_alive = keep_alive  # after the answer, the connection serves another request
-        self.task: asyncio.Task[None] | None = None
-        self.on_disconnect: Callable[[], object] | None = None
-        self.disconnected = False
-        self.is_started = False  # the head of the answer was written
-        self.is_complete = False
         self._connection = connection
         self._expects_continue = expects_continue
-        self._body: bytes | bytearray = b""  # as it arrived, or joined from several pieces
-        self._has_more = True
-        self._has_message = False  # a part of the body, or its end, has arrived since the last `receive`
-        self._event: asyncio.Event | None = None  # set with it; only if the application waits
-        self._framing: Framing = "none"
-        self._remaining = 0  # bytes until the declared length
 
     async def run(self, app: AsgiApp) -> None:
         """Call the application. An answer that it does not complete is an error, and ends the connection."""
@@ -281,15 +276,16 @@ class ServerExchange(DirectExchange):
             name = next(name for name, value in headers if _FORBIDDEN_IN_VALUE.search(value))
             raise RuntimeError(f"the value of the header {name!r} has a control character")
         lines = layout.lines % values
-        if status in _WITHOUT_BODY:
-            length = None
         has_close = False
         if layout.framing:
-            has_close, length = _read_framing(layout, values, length)
-        if status == 204:
-            length = None  # RFC 9110, 8.6: not even 0
+            has_close, declared = _read_framing(layout, values)
+            length = length if declared is None else declared
+        elif status == 304:
+            length = None  # it would be the length of another answer
         if status in _WITHOUT_BODY or self.scope["method"] == "HEAD":
             self._framing = "none"
+            if status == 204:
+                length = None  # RFC 9110, 8.6: not even 0
         elif length is not None:
             self._framing, self._remaining = "length", length
         elif self.scope["http_version"] == "1.1":
@@ -341,9 +337,9 @@ class _Layout(NamedTuple):
     framing: tuple[tuple[bytes, int], ...]
 
 
-def _read_framing(layout: _Layout, values: Sequence[bytes], length: int | None) -> tuple[bool, int | None]:
+def _read_framing(layout: _Layout, values: Sequence[bytes]) -> tuple[bool, int | None]:
     """Return whether the fields announce a close, and the length that they declare."""
-    has_close = False
+    has_close, length = False, None
     for name, index in layout.framing:
         if name == b"connection":
             has_close = has_close or b"close" in [token.strip() for token in values[index].lower().split(b",")]
