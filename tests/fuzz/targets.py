@@ -322,8 +322,7 @@ async def read_response(pieces):
             body += data
     except (ConnectionError, TimeoutError) as failure:
         error = shape_of(failure)
-    connection.end()
-    return status, connection.headers if status else {}, body, error, connection.is_reusable
+    return status, connection.headers if status else {}, body, error, connection.end()
 
 
 _loop = asyncio.new_event_loop()

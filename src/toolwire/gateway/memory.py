@@ -39,6 +39,13 @@ class MemoryBound:
         self.used = 0
         self.used_by: dict[str, int] = {}  # by the name of the key
 
+    def check(self, used: int, used_by_client: int) -> None:
+        """Raise MemoryExhausted if all requests, or the requests of one key, would use more than they may."""
+        if used > self.limit:
+            raise _exhausted("all requests in flight", self.limit)
+        if used_by_client > self.limit // 2:
+            raise _exhausted("the requests of this key in flight", self.limit // 2)
+
 
 class MemoryReservation(Struct, eq=False):
     """The bytes of one request. `client` is set once its key is known."""
@@ -50,11 +57,10 @@ class MemoryReservation(Struct, eq=False):
     def add(self, size: int) -> None:
         """Reserve more bytes. Raise MemoryExhausted if too few are left for all requests, or for this key's."""
         bound, client = self._bound, self.client
-        limit, used, used_by_client = bound.limit, bound.used + size, bound.used_by.get(client, 0) + size
-        if used > limit:
-            raise _exhausted("all requests in flight", limit)
-        if used_by_client > limit // 2 and client:
-            raise _exhausted("the requests of this key in flight", limit // 2)
+        used = bound.used + size
+        used_by_client = bound.used_by.get(client, 0) + size
+        if used > bound.limit // 2:  # a part of it cannot be more
+            bound.check(used, used_by_client if client else 0)
         bound.used = used
         bound.used_by[client] = used_by_client
         self._size += size

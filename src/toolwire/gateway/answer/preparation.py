@@ -154,8 +154,7 @@ class RequestPreparation:
         """
         client_request = self._client_request
         if (
-            target.keeps_requests
-            and target.endpoint.wire.name == client_request.wire.name
+            target.kept_wire == client_request.wire.name
             and not leaves_context(client_request, target)
             and client_request.pending_response is None
             and (not self._dependencies.runners or self.runner_for(target) is None)

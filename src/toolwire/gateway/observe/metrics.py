@@ -99,8 +99,9 @@ class _SeriesCounts(Struct):
         if usage is not None:
             tokens["input"] += usage.input or 0
             tokens["output"] += usage.output or 0
-            tokens["cached"] += usage.cached or 0
-            tokens["reasoning"] += usage.reasoning or 0
+            if usage.cached or usage.reasoning:
+                tokens["cached"] += usage.cached or 0
+                tokens["reasoning"] += usage.reasoning or 0
 
     def merge(self, other: _SeriesCounts) -> None:
         """Add the figures of another process for the same labels."""

@@ -12,7 +12,7 @@ from itertools import count, groupby, islice
 from operator import attrgetter
 from secrets import token_hex
 from time import perf_counter, time
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -203,7 +203,6 @@ _MAX_CONCEPTS = 200  # of losses; as many as the labels of a metric (docs/gatewa
 _CLIENT_CLOSED_REQUEST = 499  # nginx's status for a client that closed the connection
 _PROCESS = token_hex(8)
 _request_numbers = count()
-_concept = attrgetter("concept")
 
 
 class RequestLog(Struct):
@@ -259,12 +258,16 @@ class RequestLog(Struct):
         There may be hundreds of thousands, each of its own concept, so they are counted once, in a thread, for all sinks.
         """
         if self.loss_counts is None:
-            counts = Counter(map(_concept, self.losses))
-            kept = dict(islice(counts.items(), _MAX_CONCEPTS))
-            if len(counts) > len(kept):
-                kept[OTHER] = kept.get(OTHER, 0) + len(self.losses) - sum(kept.values())
-            self.loss_counts = kept
-            self.info_counts = Counter(loss.concept for loss in self.losses if loss.severity == "info")
+            counts: dict[str, int] = {}
+            info_counts: dict[str, int] = {}
+            for loss in self.losses:
+                counts[loss.concept] = counts.get(loss.concept, 0) + 1
+                if loss.severity == "info":
+                    info_counts[loss.concept] = info_counts.get(loss.concept, 0) + 1
+            if len(counts) > _MAX_CONCEPTS:
+                counts = dict(islice(counts.items(), _MAX_CONCEPTS))
+                counts[OTHER] = counts.get(OTHER, 0) + len(self.losses) - sum(counts.values())
+            self.loss_counts, self.info_counts = counts, info_counts
         return self.loss_counts
 
 
@@ -284,15 +287,12 @@ class BeginSink(Protocol):
     def begin(self, request_log: RequestLog, client_request: ClientRequest, headers: Mapping[str, str], /) -> None: ...
 
 
-class OfferCounts(Struct, frozen=True):
+class OfferCounts(NamedTuple):
     """Numbers of declared and offered tools, and of the model's searches."""
 
-    declared: int = 0
-    offered: int = 0
-    searches: int = 0
-
-
-_ALL_OFFERED = OfferCounts()
+    declared: int
+    offered: int
+    searches: int
 
 
 class RequestLogWriter:
@@ -348,7 +348,7 @@ class RequestLogWriter:
 
     def set_answer(self, stats: AnswerStats, repairs: list[CallRepair], counts: OfferCounts | None) -> None:
         """Note the answer of an attempt, also of a failed attempt. `counts` is None if all tools were offered."""
-        log, counts = self.log, counts or _ALL_OFFERED
+        log = self.log
         log.usage = stats.reported_usage()
         log.is_estimated = False
         log.stop = stats.stop
@@ -356,7 +356,7 @@ class RequestLogWriter:
         log.answer_id = stats.id
         log.answer_model = stats.model
         log.repairs = tuple(repairs)
-        log.declared_tools, log.offered_tools, log.tool_searches = counts.declared, counts.offered, counts.searches
+        log.declared_tools, log.offered_tools, log.tool_searches = counts or (0, 0, 0)
 
     def set_estimate(self, usage: Usage | None) -> None:
         """Note the usage that was estimated, because the upstream reported none."""

@@ -105,11 +105,10 @@ def _count_tools(targets: Sequence[Target], route: Route) -> CountedObjects | No
 
 def _takes_bytes(target: Target, wire: str, renamed: Mapping[str, str]) -> bool:
     return (
-        target.keeps_requests
+        target.kept_wire == wire
         and target.row.tools
         and target.endpoint.renamed_fields == renamed
         and not target.row.cache
-        and target.endpoint.wire.name == wire
     )
 
 

@@ -71,7 +71,7 @@ class Target(Struct, frozen=True):
     label: str
     endpoint: Endpoint  # for chats, or the raw completion endpoint if the settings choose it
     capabilities: ModelCapabilities  # of the settings, of their capabilities file, and of the built-in rows
-    keeps_requests: bool  # a request on its wire needs no change, apart from the model and renamed fields
+    kept_wire: str  # requests on it need no change, apart from the model and renamed fields; empty if none do
     renamed_fields: tuple[str, ...]
     max_tools: int | None  # in a request on its wire
     log_names: tuple[str, str, str, str]  # of the upstream, the model, the provider and the wire
@@ -132,7 +132,7 @@ def make_target(upstream: ConfiguredUpstream, model: str, row: ModelRow, table: 
         label,
         endpoint,
         capabilities,
-        keeps_requests,
+        endpoint.wire.name if keeps_requests else "",
         renamed_fields,
         max_same_wire_tools(endpoint, capabilities),
         log_names,

@@ -1,6 +1,6 @@
 """One HTTP/1.1 connection: it writes a request and reads the response as a stream, with back-pressure both ways.
 
-    idle ──begin, write──▶ sent ──head──▶ body ──its end──▶ complete ──reuse──▶ idle
+    idle ──begin, write──▶ sent ──head──▶ body ──its end──▶ complete ──end──▶ idle
                             └──────────────┴──deadline, broken framing, lost connection──▶ failed
 
 The server is not trusted. Its response must be framed in one way only. The head with all interim responses is limited
@@ -89,15 +89,10 @@ class HttpConnection(asyncio.Protocol):
         self._check_at = 0.0  # time of the timer
         self.idle_since = 0.0
         self.is_reused = False
-        self._reset()
-
-    def _reset(self) -> None:
-        """Prepare for a request."""
         self.status = 0
         self.headers: dict[str, str] = {}
         self._fields: list[tuple[bytes, bytes]] = []  # headers of the response that is being parsed, and trailers
         self.has_head = False
-        self._pieces.clear()
         self._size = 0  # bytes in `_pieces`
         self._overhead = 0  # bytes that are not body
         self._expects_body = True
@@ -113,19 +108,11 @@ class HttpConnection(asyncio.Protocol):
     def is_open(self) -> bool:
         return self._transport is not None and not self._transport.is_closing()
 
-    @property
-    def is_reusable(self) -> bool:
-        if not self._is_complete or not self._keeps_alive or self._error is not None or self._pieces:
-            return False
-        return self._transport is not None and not self._transport.is_closing()
-
-    def reuse(self) -> None:
-        """Prepare for the next request."""
-        self._reset()
-        self.is_reused = True
-
     def begin(self, deadline: float, *, expects_body: bool = True) -> None:
         """Begin a request, and set its deadline. `expects_body`: False for HEAD, whose response has none."""
+        if self.is_reused:  # `end` found no error and no unread bytes; the head sets the rest
+            self.has_head = self._is_complete = self._has_received = self._has_compressed_data = False
+            self._overhead, self._decompressor = 0, None
         self._expects_body = expects_body
         self._sent_at = self._loop.time()
         self._deadline = deadline
@@ -148,9 +135,16 @@ class HttpConnection(asyncio.Protocol):
             finally:
                 self._write_waiter = None
 
-    def end(self) -> None:
-        """End the response; no deadline applies to an idle connection. The timer stays, for the next request."""
+    def end(self) -> bool:
+        """End the response, and return whether the connection can be used again.
+
+        No deadline applies to an idle connection. The timer stays, for the next request.
+        """
         self._deadline = None
+        self.idle_since = self._loop.time()
+        is_whole = self._is_complete and self._error is None and not self._pieces
+        self.is_reused = is_whole and self._keeps_alive and self.is_open
+        return self.is_reused
 
     def refuse_reuse(self) -> None:
         """Close the connection after this response, because the request was not sent completely."""

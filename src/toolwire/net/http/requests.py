@@ -175,7 +175,6 @@ class OriginPool:
         while idle:
             connection = idle.pop()
             if now - connection.idle_since < _IDLE_TIMEOUT and connection.is_open:
-                connection.reuse()
                 return connection
             connection.abort()
         return None
@@ -186,9 +185,7 @@ class OriginPool:
     def release(self, connection: HttpConnection | None) -> None:
         """Free the slot, or give it to a waiting request. Keep the connection if it can be reused, else abort it."""
         if connection is not None:
-            connection.end()
-            if self._reuse and connection.is_reusable and not self.pools.is_closed:
-                connection.idle_since = self.loop.time()
+            if connection.end() and self._reuse and not self.pools.is_closed:
                 self._idle.append(connection)
                 if len(self._idle) > 1:
                     self._drop_oldest(connection.idle_since)

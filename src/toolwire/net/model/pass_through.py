@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from itertools import groupby
 from typing import Any
 
@@ -31,6 +32,8 @@ from .endpoint_request import redact_secrets
 _LEADING_MODEL = re.compile(
     rb'\s*+\{(?:\s*+"(?!model")[^"\\]*+"\s*+:\s*+(?:"[^"\\]*+"|[-+.\w]++)\s*+,)*+\s*+"model"\s*+:\s*+("(?:[^"\\]|\\.)*+")'
 )
+
+_encode_name = lru_cache(256)(to_bytes)  # of models, which are few
 
 
 def accepts_request(
@@ -91,7 +94,7 @@ def replace_model(body: bytes, document: Object, model: str) -> bytes:
 def replace_leading_model(body: bytes, model: str) -> bytes | None:
     """Replace the model if it comes before any nested value, as clients write it; otherwise return None."""
     match = _LEADING_MODEL.match(body)
-    return None if match is None else b"%b%b%b" % (body[: match.start(1)], to_bytes(model), body[match.end(1) :])
+    return None if match is None else b"%b%b%b" % (body[: match.start(1)], _encode_name(model), body[match.end(1) :])
 
 
 def find_leading_model(body: bytes) -> tuple[int, int] | None:
