@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from hashlib import sha256
+from hashlib import blake2b, sha256
 from hmac import compare_digest
 from math import ceil
 from secrets import token_urlsafe
@@ -60,12 +60,13 @@ ANONYMOUS = Caller("", KeyRow(""))
 class ClientKeys:
     """The keys of the settings, by hash. Where no key is required, every client is the anonymous caller.
 
-    The time of a lookup depends on the SHA-256 of the given key. A client cannot choose a key whose hash is close to a
-    stored hash, so the time reveals nothing about a key.
+    The time of a lookup depends on hashes of the given key. A client cannot choose a key whose hash is close to a stored
+    hash, so the time reveals nothing about a key.
     """
 
     def __init__(self, rows: Mapping[str, KeyRow], *, is_required: bool = False) -> None:
         self._by_hash = {row.hash: Caller(name, row) for name, row in rows.items()}
+        self._by_digest: dict[bytes, Caller] = {}  # of the keys that were used, see `_find`
         self.is_required = is_required or bool(rows)
 
     def identify_or_none(self, headers: Mapping[str, str], query: Mapping[str, str]) -> Caller | None:
@@ -82,16 +83,28 @@ class ClientKeys:
         authorization = headers.get("authorization", "")
         if authorization.startswith(_BEARER):  # as most clients write it; the first of `keys_in_request`
             key = authorization[_BEARER_LENGTH:].strip()
-            known_caller = self._by_hash.get(hash_key(key)) if key else None
+            known_caller = self._find(key) if key else None
             if known_caller is not None:
                 return known_caller
         given_keys = keys_in_request(headers, query)
         for key in given_keys:
-            known_caller = self._by_hash.get(hash_key(key))
+            known_caller = self._find(key)
             if known_caller is not None:
                 return known_caller
         message = "unknown key" if given_keys else "no key"
         raise UnknownKey(message, hint="send Authorization: Bearer …, x-api-key, x-goog-api-key, api-key or ?key=")
+
+    def _find(self, key: str) -> Caller | None:
+        """Return the owner of a key. A key that was used before is found by its BLAKE2 digest.
+
+        hashlib's SHA-256 is OpenSSL's, whose code a busy process has to load into the processor's caches again for each
+        request: 8 to 13 µs instead of 1. BLAKE2 is CPython's own: 1 to 2 µs.
+        """
+        digest = blake2b(key.encode()).digest()
+        caller = self._by_digest.get(digest)
+        if caller is None and (caller := self._by_hash.get(hash_key(key))) is not None:
+            self._by_digest[digest] = caller
+        return caller
 
 
 class MetricsAccess:
