@@ -50,6 +50,7 @@ DYNAMIC = {
     ("retrieve/commands/manual_text.py", "usage_lines"): [r"git\-log(?![\w-])"],
     ("run/traces/redact.py", "__init__"): OF_THE_OPERATOR,
     ("schema/lowering/emission.py", "_is_legal"): "Dialect.property_name",
+    ("testing/__main__.py", ""): [r"([45][0-9]{2})(?::([0-9]{1,5}))?"],  # a program, which is not imported
     ("testing/stream_checks.py", "_end_of_answer"): [wire.get(name).terminal for name in INGRESSES],
     ("testing/upstream.py", "_path_pattern"): [
         r"/v1(?:beta|alpha)?/models/(?P<model>[^/]+):generateContent(?:[?&]|\Z)"

@@ -52,7 +52,7 @@ def normalise_model(model: str) -> str:
 
 # The end of a name such as `mistral:7b` in Ollama's notation. No provider's API has a model with such a name. Other tags,
 # such as `mistral:mine`, cannot be distinguished from a provider's model.
-_TAG = re.compile(r"(latest|instruct|text|v\d+(\.\d+)*|(e?\d+(\.\d+)?|\d+x\d+)[bm])(-[\w.-]+)?", re.IGNORECASE)
+_TAG = re.compile(r"(latest|instruct|text|v\d++(\.\d++)*+|(e?\d++(\.\d++)?|\d++x\d++)[bm])(-[\w.-]+)?", re.IGNORECASE)
 
 
 def split_model(model: str) -> tuple[str, str]:
