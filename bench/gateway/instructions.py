@@ -133,7 +133,9 @@ class InstructionCounter:
         sys.setprofile(None)
         sys.settrace(None)
         if sys.version_info >= (3, 12):
-            sys.monitoring.free_tool_id(sys.monitoring.DEBUGGER_ID)
+            monitoring = sys.monitoring
+            monitoring.set_events(monitoring.DEBUGGER_ID, monitoring.events.NO_EVENTS)  # freeing the id stops none
+            monitoring.free_tool_id(monitoring.DEBUGGER_ID)
 
     def counts(self):
         """Return the counts by label and by phase."""
