@@ -25,6 +25,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ...asgi.http_exchange import ClientGone
+from ...bridge.conversation.reasoning_envelope import ENVELOPE_WIRES
 from ...ir.errors import ToolwireError
 from ...ir.events import ResponseStart, StreamFault
 from ...ir.response import Fault, UpstreamError, fault_from
@@ -264,7 +265,8 @@ class RequestHandler:
             if client_request.upload is None:  # else the reply decides whether the answer is a stream
                 state.open_stream(context)
         try:
-            await context.work.load_turns(targets)
+            if dependencies.turn_store.has_any or client_request.wire.name in ENVELOPE_WIRES:
+                await context.work.load_turns(targets)
             await self._try_targets()
         except asyncio.CancelledError:
             await self._handle_interruption()
