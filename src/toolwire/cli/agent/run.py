@@ -140,8 +140,6 @@ def run(arguments: argparse.Namespace) -> int:
     prompt = _read_prompt(arguments)
     make_price(arguments.price)
     _read_output_type(arguments.output_schema)  # wrong usage is reported before anything else is printed
-    if not arguments.quiet and not arguments.json:
-        announce_model(arguments.model, base_url=arguments.base_url)
     try:
         return _PromptRun(arguments).run(prompt)
     except Interrupted:
@@ -272,6 +270,8 @@ class _PromptRun:
             )
             stack.push_async_exit(agent)
             self._box = agent.runner.box
+            if not arguments.quiet and not arguments.json:
+                announce_model(arguments.model, base_url=arguments.base_url)
             async with aclosing(agent.stream(prompt)) as events:
                 async for event in events:
                     yield event

@@ -197,8 +197,6 @@ def add_to(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Find candidates, let the model fill a call, and run it after confirmation."""
     request = _read_request(arguments)
-    if not arguments.json:
-        announce_model(arguments.model, base_url=arguments.base_url)
     candidates = load_candidates(arguments)
     return asyncio.run(_run_with_client(request, candidates, arguments))
 
@@ -218,6 +216,8 @@ async def run_request(model: Model, request: str, candidates: Candidates, argume
     offer = candidates.search(request, arguments.k, is_small=is_local)
     if not offer.tools:
         return DoOutcome(request, "nothing_fits", message="no known command or tool fits this request")
+    if not arguments.json:
+        announce_model(arguments.model, base_url=arguments.base_url)
     with HiddenTyping(), show_waiting(f"asking {neutralise_line(arguments.model)}"):
         call = await ask_model(model, request, offer, is_small=is_local)
     offered = tuple(offer.labels)

@@ -222,7 +222,7 @@ def _print_report(report: ExportReport, settings: ExportSettings) -> None:
         print("\n".join(table(rejected_rows, ("reason", "examples", "first"))))
     hint = formats.get(settings.format).settings
     if hint and report.examples:
-        print(f"\ntrainer: {hint}")
+        print_text(f"\ntrainer: {hint}")
 
 
 _MAX_ROWS = 40  # tools of a table; it stays on one screen with the lines around it

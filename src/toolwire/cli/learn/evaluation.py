@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import ConfigError
-from ..terminal.bar_chart import Bar, BarGroup, check_plot_path, draw_bars, write_plot
+from ..sources.documents import replace_file
+from ..terminal.bar_chart import Bar, BarGroup, check_plot_path, draw_bars, render_plot
 from ..terminal.options import add_command, add_flag, add_model, positive_number, read_variable
 from ..terminal.output import ProgressBar, json_text, print_note, table
 
@@ -88,7 +89,9 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     else:
         _print_report(report)
     if arguments.plot:
-        write_plot(arguments.plot, "right answers in percent", [_chart(report)], 100)
+        replace_file(
+            arguments.plot, render_plot(arguments.plot, "right answers in percent", [_chart(report)], 100), mode=0o666
+        )
         print_note(f"wrote {arguments.plot}", None)
     failed = report.total.outcomes.get("upstream_error", 0)
     if failed:

@@ -19,7 +19,7 @@ from ...ir.text import dumps
 from ..sources.documents import replace_file
 from ..sources.targets import add_target, parse_spec
 from ..terminal.options import add_command, add_flag
-from ..terminal.output import json_text, paint, print_note
+from ..terminal.output import json_text, paint, print_note, text_lines
 from .arguments import ARGUMENT_HELP, apply_schema, nearest, read_assignments
 from .traffic import TrafficLog, add_traffic_options
 
@@ -49,9 +49,11 @@ def add_output_option(parser: Any) -> None:
 class PartPrinter:
     """Prints parts in order. Media go to the file of `--output`, or are summarised in one line."""
 
-    def __init__(self, output: str | None, *, show_all: bool) -> None:
+    def __init__(self, output: str | None, *, show_all: bool, wraps: bool = False) -> None:
+        """Without `wraps`, text stays as it is on a terminal, too, to be copied; with it, it is a message, which wraps."""
         self._output = None if output is None else Path(output)
         self._is_cut = sys.stdout.isatty() and not show_all
+        self._wraps = wraps
         self._saved = 0
 
     def print_parts(self, parts: Iterable[Block]) -> None:
@@ -67,7 +69,7 @@ class PartPrinter:
         left = len(text) - _MAX_SHOWN if self._is_cut else 0
         if left > 0:
             text = text[:_MAX_SHOWN]
-        text = neutralise_text(text)
+        text = "\n".join(text_lines(text)) if self._wraps else neutralise_text(text)
         print(text, end="" if text.endswith("\n") else "\n")
         if left > 0:
             print(f"… {left:,} more characters; --all shows them")
@@ -171,7 +173,7 @@ def run_call(arguments: argparse.Namespace) -> int:
 
         print(json_text(encode_result(result)))
     else:
-        print_result(result, PartPrinter(arguments.output, show_all=arguments.all))
+        print_result(result, PartPrinter(arguments.output, show_all=arguments.all, wraps=result.is_error))
     return 1 if result.is_error else 0
 
 

@@ -21,7 +21,7 @@ from ...ir.response import Fault, UpstreamError
 from ...ir.terminal import neutralise_line
 from ..terminal.layout import text_width, wrap_text
 from ..terminal.options import CONFIG
-from ..terminal.output import terminal_width
+from ..terminal.output import command_lines, terminal_width
 
 if TYPE_CHECKING:
     from ...gateway.config.settings import ModelRow, Settings
@@ -261,7 +261,7 @@ _MAX_NAMES = 6  # they share one line of the start message
 def client_commands(url: str, available: AvailableModels, key: str = ANY_KEY) -> list[str]:
     """Return one line per client, for every protocol. Coding agents that cannot use any model are omitted.
 
-    If a line is wider than the terminal, each command has a line of its own, to be copied, and comments wrap.
+    If a line is wider than the terminal, commands follow the names on lines of their own. They and the comments wrap.
     """
     rows = [("openai", f"OPENAI_BASE_URL={url}/v1 OPENAI_API_KEY={key}")]  # Chat and Responses
     claude, codex, gemini = (choose_models(client, available) for client in ("claude", "codex", "gemini"))
@@ -302,7 +302,7 @@ def _lay_out(rows: list[tuple[str, str]], note: str) -> list[str]:
         return lines
     lines = []
     for name, command in rows:
-        lines += [f"  {name}", f"    {command}", *(_wrap(note, "    # ") if name in noted else [])]
+        lines += [f"  {name}", *command_lines(command, "    "), *(_wrap(note, "    # ") if name in noted else [])]
     return lines
 
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from ...gateway.processes.worker_process import WorkerProcess, share_secret
 from ...ir.errors import ConfigError
 from ..terminal.options import CONFIG, add_command, add_config, add_flag, require_gateway
-from ..terminal.output import paint, paragraph, print_note
+from ..terminal.output import address_lines, paragraph, print_note
 from .check import add_check
 from .client import add_to as add_client
 from .client_models import ANY_KEY, client_commands, list_models
@@ -379,7 +379,7 @@ def _make_banner(listener: socket, settings: Settings, gateway: Gateway) -> str:
     host, port = listener.getsockname()[:2]
     host = f"[{host}]" if ":" in host else host
     url = f"{'http' if settings.server.certificate is None else 'https'}://{host}:{port}"
-    parts = [f"{paint('toolwire', 'bold')} listens on {paint(url, 'green')}   (Ctrl-C stops it)"]
+    parts = ["\n".join(address_lines("toolwire listens on", url, "  (Ctrl-C stops it)"))]
     if gateway.retrieval:
         parts.append("\n".join(paragraph(gateway.retrieval)))
     key = "$YOUR_KEY" if settings.keys else ANY_KEY

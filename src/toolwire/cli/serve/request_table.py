@@ -3,7 +3,7 @@
 time      key     client     model  answered by  status   ms  tokens  details
 13:05:04  alice   anthropic  fast   house/qwen      200  412   90+12  get_weather · failed: openai rate_limit (2 times) · lost: top_k
 
-On a narrow terminal the details have lines of their own, names are shortened, and the least important ones are left out.
+On a narrow terminal the details have lines of their own, names wrap, and the least important ones are left out.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from ...ir.terminal import neutralise_line
 from ...ir.text import shorten
 from ..terminal.layout import wrap_text
-from ..terminal.output import LogFormatter, paint, terminal_width
+from ..terminal.output import LogFormatter, paint, terminal_width, text_lines
 
 if TYPE_CHECKING:
     from ...gateway.observe.request_log import RequestLog
@@ -28,7 +28,8 @@ _MAX_NAMES = 8  # of calls, losses or failed attempts in a row
 _MAX_DETAILS = 240  # characters, two lines of a wide terminal
 _MAX_LOSSES = 1000  # searched for names; there may be hundreds of thousands
 _WIDTHS = {"key": 10, "client": 16, "model": 22, "answered by": 26}  # the least important name first
-_MIN_NAME = 8  # characters; a shorter part of a name does not identify it
+_MIN_NAME = 11  # characters; names wrap, and in narrower columns they would have more lines than the details
+_MAX_NAME_LINES = 3  # of a name that a client chose
 _FIXED = 33  # characters of the time, the status, the milliseconds, the tokens and the spaces around them
 _MIN_DETAILS = 30  # characters; a narrower column of details would be higher than the rows are many
 _INDENT = 10  # of details on lines of their own, below the names
@@ -79,14 +80,27 @@ class RequestTable:
             "model": request_log.model or "-",
             "answered by": answered_by,
         }
-        cells = " ".join(f"{shorten(self._plain(names[name]), width):{width}}" for name, width in self._widths.items())
+        first, *others = self._name_lines(names)
         clock = strftime("%H:%M:%S", localtime(request_log.started))
-        row = f"{clock}  {cells} {status} {request_log.seconds * 1000:7.0f} {tokens:>9}"
+        row = f"{clock}  {first} {status} {request_log.seconds * 1000:7.0f} {tokens:>9}"
         details = self._plain(" · ".join(_details(request_log)))[:_MAX_DETAILS]
         if self._is_wide:
             return f"{row}  {details}".rstrip()
-        lines = wrap_text(details, max(self._width - _INDENT, 20)) if details else []
-        return "\n".join([row, *(" " * _INDENT + line for line in lines)])
+        others += wrap_text(details, max(self._width - _INDENT, 20)) if details else []
+        return "\n".join([row, *(" " * _INDENT + line.rstrip() for line in others)])
+
+    def _name_lines(self, names: dict[str, str]) -> list[str]:
+        """Return the lines of the names that are shown; they wrap in a narrow terminal."""
+        cells: list[list[str]] = []
+        for name, width in self._widths.items():
+            text = shorten(self._plain(names[name]), width if self._is_wide else width * _MAX_NAME_LINES)
+            cells.append([f"{part:{width}}" for part in ([text] if self._is_wide else wrap_text(text, width))])
+        blank = [" " * width for width in self._widths.values()]
+        count = max(map(len, cells))
+        return [
+            " ".join(cell[number] if number < len(cell) else space for cell, space in zip(cells, blank, strict=True))
+            for number in range(count)
+        ]
 
     def _fit(self, width: int) -> None:
         """Choose the names that are shown, their widths, and the place of the details."""
@@ -152,7 +166,9 @@ class TableLogHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         try:
             text = self.format(record)
-            self._write(paint(text, "yellow") if record.levelno >= logging.WARNING else text)
+            colour = "yellow" if record.levelno >= logging.WARNING else None
+            first, *others = text_lines(text[_INDENT:], " " * _INDENT) or [""]
+            self._write("\n".join(paint(line, colour) for line in (text[:_INDENT] + first[_INDENT:], *others)))
         except OSError:
             pass  # the output is full, closed or not read; a traceback for each record would not help
         except Exception:  # noqa: BLE001  # as every handler does

@@ -103,11 +103,10 @@ def check_plot_path(path: str | None) -> None:
         raise ConfigError(f"cannot write a plot to {path}: there is no folder {Path(path).parent}")
 
 
-def write_plot(path: str, title: str, groups: Sequence[BarGroup], largest: float) -> None:
-    """Write the chart to an SVG or HTML file, by its extension."""
-    check_plot_path(path)
+def render_plot(path: str, title: str, groups: Sequence[BarGroup], largest: float) -> str:
+    """Return the chart for a file: SVG or HTML, by its extension."""
     picture = render_svg(title, groups, largest)
-    Path(path).write_text(picture if path.lower().endswith(".svg") else _html_page(title, picture), encoding="utf-8")
+    return picture if path.lower().endswith(".svg") else _html_page(title, picture)
 
 
 def _html_page(title: str, picture: str) -> str:

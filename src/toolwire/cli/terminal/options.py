@@ -38,6 +38,16 @@ class CommandHelp(argparse.RawDescriptionHelpFormatter):
     A paragraph is filled again: a line that does not end a sentence goes on in the next one.
     """
 
+    def _format_usage(self, *arguments: Any) -> str:
+        """Wrap the lines of the usage that argparse leaves too wide, such as a list of choices, after their commas."""
+        lines = super()._format_usage(*arguments).split("\n")
+        return "\n".join(part for line in lines for part in _wrap_choices(line, self._width))
+
+    def _format_action_invocation(self, action: argparse.Action) -> str:
+        indent = " " * self._current_indent
+        lines = _wrap_choices(indent + super()._format_action_invocation(action), self._width)
+        return "\n".join(lines).removeprefix(indent)
+
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         lines: list[str] = []
         for line in text.splitlines():
@@ -49,6 +59,13 @@ class CommandHelp(argparse.RawDescriptionHelpFormatter):
             else:
                 lines.append(line)
         return "\n".join(part for line in lines for part in _wrap_example(indent + line, width))
+
+
+def _wrap_choices(line: str, width: int) -> list[str]:
+    text = line.lstrip()
+    indent = line[: len(line) - len(text)]
+    first, *others = wrap_text(text, width - len(indent) - 2)
+    return [indent + first, *(f"{indent}  {other}" for other in others)]
 
 
 def _wrap_example(line: str, width: int) -> list[str]:

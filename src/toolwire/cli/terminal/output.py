@@ -145,6 +145,16 @@ def command_lines(text: str, indent: str = "", stream: TextIO | None = None) -> 
     return [indent + first, *(f"{indent}    {other}" for other in others)]
 
 
+def address_lines(about: str, address: str, note: str) -> list[str]:
+    """Return the lines of a server's address, green after an untrusted text; the note follows on the line if it fits."""
+    lines = paragraph(f"{about} {address}")
+    if not sys.stdout.isatty() or text_width(lines[-1]) + text_width(note) < terminal_width():
+        lines[-1] += f" {note}"
+    else:
+        lines.append(note)
+    return [line.replace(address, paint(address, "green")) for line in lines]
+
+
 def text_lines(text: str, indent: str = "", stream: TextIO | None = None) -> list[str]:
     """Return the lines of an untrusted text of several lines. On a terminal each wraps, below its own indentation."""
     lines = []

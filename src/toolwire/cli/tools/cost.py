@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...ir.errors import ConfigError, ProtocolError, ToolwireError
 from ...ir.terminal import count_of
 from ...wire import get
-from ..sources.documents import har_entries, is_recording, parse_file, read_bytes
+from ..sources.documents import har_entries, is_recording, parse_file, read_bytes, replace_file
 from ..sources.tool_source import add_source_options
-from ..terminal.bar_chart import Bar, BarGroup, check_plot_path, draw_bar, write_plot
+from ..terminal.bar_chart import Bar, BarGroup, check_plot_path, draw_bar, render_plot
 from ..terminal.options import add_command, add_flag, positive_number
 from ..terminal.output import json_text, print_note, print_text, table
 from .groups import GROUP_SOURCE_HELP, read_groups
@@ -332,7 +332,7 @@ def _plot(costs: Sequence[ToolCost], path: str) -> None:
     title = "Tokens per declaration"
     if len(costs) > _MAX_PLOTTED:
         title += f" (the {_MAX_PLOTTED} longest of {len(costs)})"
-    write_plot(path, title, [BarGroup("", bars)], costs[0].tokens)
+    replace_file(path, render_plot(path, title, [BarGroup("", bars)], costs[0].tokens), mode=0o666)
 
 
 def _document(

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import ConfigError, ProtocolError
 from ...ir.terminal import count_of, neutralise_line
-from ..sources.documents import read_bytes
-from ..terminal.bar_chart import Bar, BarGroup, check_plot_path, draw_bars, write_plot
+from ..sources.documents import read_bytes, replace_file
+from ..terminal.bar_chart import Bar, BarGroup, check_plot_path, draw_bars, render_plot
 from ..terminal.options import add_command, percentage, positive_number, whole_number
 from ..terminal.output import ProgressBar, json_text, paint, print_note, table
 from .groups import INDEX_HELP, add_index_options, open_index, require_numpy
@@ -76,7 +76,7 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     else:
         _print_tables(compared, arguments)
     if arguments.plot:
-        write_plot(arguments.plot, "R@10 in percent", _chart(compared), 100)
+        replace_file(arguments.plot, render_plot(arguments.plot, "R@10 in percent", _chart(compared), 100), mode=0o666)
         print_note(f"wrote {arguments.plot}", None)
     return int(arguments.fail_under is not None and 100 * compared.mean("search", "R@10") < arguments.fail_under)
 

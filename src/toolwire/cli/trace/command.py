@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from msgspec.structs import replace
 
 from ...ir.errors import ConfigError
 from ..terminal.options import CONFIG, add_command, add_config, add_flag, add_list, add_model, positive_number
+from ..terminal.output import address_lines
 from .replay import replay
 from .show import show
 
@@ -161,8 +163,11 @@ async def _serve(settings: Settings, port: int | None) -> int:
         )
         listener = bind(settings, port=port)
         host, number = listener.getsockname()[:2]
-        print(f"recording into {settings.trace.record}: http://{host}:{number}   (Ctrl-C stops it)", flush=True)
-        await serve(gateway, settings, listener, app=telemetry.wrap(gateway))
+        lines = address_lines(
+            f"recording into {settings.trace.record}:", f"http://{host}:{number}", "  (Ctrl-C stops it)"
+        )
+        ready = partial(print, "\n".join(lines), flush=True)
+        await serve(gateway, settings, listener, ready=ready, app=telemetry.wrap(gateway))
     finally:
         await telemetry.aclose()
     return 0

@@ -99,7 +99,6 @@ def run(arguments: argparse.Namespace) -> int:
     if shutil.which(command[0]) is None:
         return _report_missing(command)
     make_price(arguments.price)  # wrong usage is reported before anything else is printed
-    announce_model(arguments.model, base_url=arguments.base_url)
     return asyncio.run(_run_session(command, arguments))
 
 
@@ -151,6 +150,7 @@ async def _run_session(command: list[str], arguments: argparse.Namespace) -> int
         stack.push_async_callback(telemetry.aclose)
         tools = await _open_tools(arguments, settings, telemetry, stack)
         gateway = await _open_gateway(settings, telemetry, tools, receipt, stack)
+        announce_model(arguments.model, base_url=arguments.base_url)
         code = await _serve_command(command, gateway, settings, telemetry, model, key, recording)
     try:
         notes.print(telemetry.redactor)
@@ -390,7 +390,6 @@ def _choose_model(settings: Settings, arguments: argparse.Namespace) -> tuple[Se
             return settings, names[0] if names else None
         arguments.model = given = DEFAULT_MODEL
         print_note(f"no model is given: {given} answers; -m chooses another one")
-        announce_model(given, base_url=None)
     row = None if arguments.base_url is not None else _configured_row(settings, given)
     if row is None:
         name, upstream, row = _make_row(arguments, settings.upstreams)

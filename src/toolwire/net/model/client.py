@@ -357,7 +357,7 @@ class ModelClient:
         """
         endpoint, clock, health = self._endpoint, asyncio.get_running_loop().time, self._health
         exchange = UpstreamExchange(endpoint_request, endpoint_request.stream)
-        attempts = 0
+        attempts = sent = 0  # an attempt that the health of the model does not admit is not sent
         if not health.admit(clock(), is_last_resort=True):
             refusal = _cooldown_fault(endpoint, health.retry_after(clock()))
             waited = await self._wait_for_retry(refusal, 0, deadline, is_sent=False)
@@ -367,6 +367,7 @@ class ModelClient:
         health.budget.requests += 1
         while True:
             sent_at = clock()
+            sent += 1
             # In each attempt: a key from a command may have expired, or was dropped after a status 401 ("resend").
             secrets = await endpoint.authorise()
             post = self._transport.post(
@@ -403,7 +404,7 @@ class ModelClient:
                 health.succeed(clock(), sent_at)  # it works, and refuses this request
             next_attempt = await self._wait_for_retry(fault, attempts, deadline)
             if next_attempt is None:
-                raise describe_refusal(failure(fault), endpoint, exchange.url)
+                raise describe_refusal(failure(fault), endpoint, exchange.url, sent)
             attempts = next_attempt
 
     async def _wait_for_retry(

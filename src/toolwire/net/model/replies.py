@@ -107,13 +107,19 @@ def _are_safe(values: list[str], secrets: Iterable[str]) -> bool:
     return not any(secret in text for secret in secrets)
 
 
-def describe_refusal(error: UpstreamError, endpoint: Endpoint, url: str) -> UpstreamError:
-    """Add the address to a message that is only a status, and a hint if the caller can fix it. Return the error."""
+def describe_refusal(error: UpstreamError, endpoint: Endpoint, url: str, sent: int) -> UpstreamError:
+    """Add the address to a message that does not tell the cause, and a hint if the caller can fix it. Return the error.
+
+    Such a message is a bare status, or is about a server that cannot answer now. `sent` is the number of requests.
+    """
     if endpoint.vendor.transport is not None:  # a model in this process
         return error
     fault, address = error.fault, _shown_address(endpoint, url)
+    requests = "1 request" if sent == 1 else f"{sent} requests"
     if fault.message == f"HTTP {fault.status}":
         error.message = f"{address} answered with HTTP {fault.status}"
+    elif fault.kind in ("overloaded", "rate_limit"):
+        error.message = f"{fault.message} ({endpoint.origin}, {requests})"
     if not error.hint:
         error.hint = _hint(error, endpoint, address)
     return error
