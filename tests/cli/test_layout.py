@@ -185,8 +185,9 @@ def test_explanation_of_a_wide_example_has_its_own_line():
     ]
     assert _wrap_example(line, 100) == [line]
     assert _wrap_example("  toolwire run --tools one.py two.py three.py", 30) == [
-        "  toolwire run --tools \\",
-        "      one.py two.py three.py",
+        "  toolwire run \\",
+        "      --tools one.py two.py \\",
+        "      three.py",
     ]
     assert _wrap_example("  toolwire run 'Which city is it?' | jq 'select(.a == 1)'", 34) == [
         "  toolwire run \\",

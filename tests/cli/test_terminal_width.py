@@ -4,6 +4,7 @@ import json
 import logging
 import shlex
 import sys
+from typing import Any
 
 import pytest
 
@@ -46,14 +47,12 @@ COMMANDS = {
 }
 UNBREAKABLE = ("https://", "'/")  # addresses to be copied, the folder of this test
 SETTINGS = {
-    "keys": {"alice": {"sha256": "0" * 64}},
     "upstreams": {"house": {"base_url": "http://127.0.0.1:9"}},
     "models": {"fast": {"upstream": "house"}, "thorough": {"upstream": "house"}},
 }
 
 
-@pytest.fixture
-def terminal(columns, monkeypatch):
+def use_terminal(monkeypatch, columns):
     """Make the captured streams a terminal of this width, without colours."""
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setenv("NO_COLOR", "1")
@@ -64,8 +63,8 @@ def terminal(columns, monkeypatch):
 @pytest.mark.finding("NU1")
 @every_case("columns", [60, 80, 120])
 @every_case("name", COMMANDS)
-@pytest.mark.usefixtures("terminal")
 def test_output_fits_the_terminal(name, columns, tmp_path, monkeypatch, capsys):
+    use_terminal(monkeypatch, columns)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "request.json").write_text(json.dumps(REQUEST))
     (tmp_path / "answer.txt").write_text(ANSWER)
@@ -82,22 +81,28 @@ def test_output_fits_the_terminal(name, columns, tmp_path, monkeypatch, capsys):
 
 @pytest.mark.finding("NU1")
 @every_case("columns", [60, 80, 120])
-@pytest.mark.usefixtures("terminal")
-def test_commands_of_the_start_message_wrap_and_can_be_copied(columns):
+def test_commands_of_the_start_message_wrap_and_can_be_copied(columns, monkeypatch):
+    use_terminal(monkeypatch, columns)
     lines = client_commands("http://127.0.0.1:41410", list_models(parse_settings(SETTINGS)), "$YOUR_KEY")
-    lines += address_lines("toolwire listens on", "http://127.0.0.1:41410", "  (Ctrl-C stops it)")
+    lines += address_lines("toolwire listens on", "http://127.0.0.1:41410")
     assert max(map(text_width, lines)) <= columns
-    words = shlex.split("\n".join(lines), comments=True)
-    assert "ANTHROPIC_MODEL=fast" in words
-    assert words[words.index("claude", words.index("ANTHROPIC_MODEL=fast")) :][:3] == ["claude", "-p", "Read a.txt"]
+    command = "\n".join(lines[lines.index("  claude") + 1 : lines.index("  codex")])
+    words = shlex.split(command.replace("\\\n", ""))
+    assert words[0] == "ANTHROPIC_BASE_URL=http://127.0.0.1:41410"
+    assert words[-3:] == ["claude", "-p", "Read a.txt"]
 
 
 @pytest.mark.finding("NU1")
 @every_case("columns", [60, 80, 120])
-@pytest.mark.usefixtures("terminal")
-def test_log_of_the_gateway_wraps_between_words_below_its_times(columns, capsys):
+def test_log_of_the_gateway_wraps_between_words_below_its_times(columns, monkeypatch, capsys):
+    use_terminal(monkeypatch, columns)
     table, handler = RequestTable(str, lambda *_: None), TableLogHandler()
-    names = {"caller": "alice", "model": "thorough", "upstream": "house", "upstream_model": "claude-sonnet-4-5"}
+    names: dict[str, Any] = {
+        "caller": "alice",
+        "model": "thorough",
+        "upstream": "house",
+        "upstream_model": "claude-sonnet-4-5",
+    }
     table(
         RequestLog("id", 0.0, "openai_responses", "generate", method="POST", path="/v1/responses", status=200, **names)
     )

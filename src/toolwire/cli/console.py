@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 from ..ir.errors import ConfigError
 from .sources.documents import read_bytes
 from .terminal.options import add_command, add_flag
-from .terminal.output import address_lines, print_note
+from .terminal.output import paint, paragraph, print_note
 
 if TYPE_CHECKING:
     import socket
@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
     listener = bind_console(arguments.host, arguments.port)
     token = secrets.token_urlsafe(_TOKEN_BYTES)
     address = console_address(listener, token, has_file=opened is not None)
-    print(*address_lines("console at", address, ""), sep="\n", flush=True)
+    print("\n".join(paragraph(f"console at {address}")).replace(address, paint(address, "green")), flush=True)
     print_note("only this address opens it; Ctrl-C stops it", "dim")
     with _browser(address if arguments.open else ""), listener:
         run_server(serve_listeners(Console(token, opened), [listener]))

@@ -15,7 +15,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
-from itertools import accumulate, chain
+from itertools import accumulate
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -47,7 +47,6 @@ examples:
   toolwire demo --serve        a gateway with a small real model; with DEMO_ONCE=1 it exits after the requests
 """
 _WIDTH = 80  # columns; a screen is planned for the smallest usual terminal, 80 × 24
-_MAX_LINES = 23  # of a screen; the line for the key is the last one
 _SCREENS = 3  # one message each
 _WITH_DETAILS = 6  # the screens, and the three tables of `--all`
 
@@ -152,7 +151,6 @@ def _call_screen() -> tuple[list[str], bool]:
     about = "One colour per field; ✗ marks a lost part, ~ a changed one."
     lines = _title("One tool call in five formats", about)
     is_right = True
-    formats: dict[str, list[str]] = {}
     explained: set[str] = set()
     comparison = compare(dumps(_QUESTION), source=_SOURCE, kind="request", model="m")
     for document in (comparison.source, *comparison.outputs):
@@ -173,22 +171,12 @@ def _call_screen() -> tuple[list[str], bool]:
         shown = _coloured(dumps(_PARTS[0]), {}) if document is comparison.source else thought
         block = [*shown, *_coloured(text, colours), *call]
         title = paint(document.name.ljust(_indent()), "bold")
-        if _indent() < _LABEL:
-            title += "\n" + " " * _indent()
-        rows = f"{title}{block[0]}".split("\n") + [" " * _indent() + line for line in block[1:]]
-        formats[document.name] = rows
-    return [*lines, *_fit_formats(formats, _MAX_LINES - len(lines))], is_right
-
-
-def _fit_formats(formats: dict[str, list[str]], height: int) -> list[str]:
-    """Return the lines of the formats. The last ones that a narrow screen has no lines for are only named."""
-    hidden: list[str] = []
-    note: list[str] = []
-    while sum(map(len, formats.values())) + len(note) > height:
-        hidden.insert(0, formats.popitem()[0])
-        about = f"not shown: {', '.join(hidden)} (a wider terminal shows {'it' if len(hidden) == 1 else 'them'})"
-        note = [paint(line, "dim") for line in wrap_text(about, _width())]
-    return [*chain.from_iterable(formats.values()), *note]
+        if _indent() < _LABEL:  # 60 columns have 24 lines, too: a loss without its reason is beside the name
+            is_beside = document is not comparison.source and len(thought) == 1
+            lines.append(f"{title}  {block.pop(0)}" if is_beside else title)
+            title = " " * _indent()
+        lines += [title + block[0], *(" " * _indent() + line for line in block[1:])]
+    return lines, is_right
 
 
 def _indent() -> int:

@@ -379,7 +379,7 @@ def _make_banner(listener: socket, settings: Settings, gateway: Gateway) -> str:
     host, port = listener.getsockname()[:2]
     host = f"[{host}]" if ":" in host else host
     url = f"{'http' if settings.server.certificate is None else 'https'}://{host}:{port}"
-    parts = ["\n".join(address_lines("toolwire listens on", url, "  (Ctrl-C stops it)"))]
+    parts = ["\n".join(address_lines("toolwire listens on", url))]
     if gateway.retrieval:
         parts.append("\n".join(paragraph(gateway.retrieval)))
     key = "$YOUR_KEY" if settings.keys else ANY_KEY

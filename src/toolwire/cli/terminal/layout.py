@@ -27,6 +27,7 @@ _NUMBER = re.compile(r"[-+~]?\d[\d.,]* ?(?:%|ms|s|k|M|[KMG]?B)?")
 _STREAMED = re.compile(r"\n|[ \t]+|\x1b\[[\d;]*m|\x1b|[^ \t\n\x1b]+")
 _SGR = re.compile(r"\x1b\[[\d;]*m")
 _QUOTED = re.compile(r"""["][^"]*["]|'[^']*'""")
+_OPTION = re.compile(r"(?<= )--?[\w-]+ [^ &|;<>-][^ ]*")  # with a word that may be its value
 _MOST_HELD = 20  # characters of a word that may be split: arguments are shown while the model writes them
 _LIST_MARK = re.compile(r"•|│|\d{1,9}[.)]")
 _NO_NUMBER = ("", "-")  # cells without a value in a column of numbers
@@ -90,8 +91,14 @@ def wrap_text(text: str, width: int, *, splits_words: bool = True) -> list[str]:
 
 
 def wrap_command(text: str, width: int) -> list[str]:
-    """Wrap a command line at spaces, with continuation marks, so that a shell reads the lines as one; quotations stay whole."""
+    """Wrap a command line at spaces, with continuation marks, so that a shell reads the lines as one.
+
+    Quotations stay whole, and an option with its value, unless they are too wide.
+    """
     quoted = _QUOTED.sub(lambda part: part[0].replace(" ", "\0"), text)
+    quoted = _OPTION.sub(
+        lambda part: part[0].replace(" ", "\0") if text_width(part[0]) <= width - 2 else part[0], quoted
+    )
     *begun, last = wrap_text(quoted, width - 2, splits_words=False) if text_width(text) > width else [quoted]
     return [part.replace("\0", " ") for part in (*(f"{part} \\" for part in begun), last)]
 

@@ -62,9 +62,13 @@ class CommandHelp(argparse.RawDescriptionHelpFormatter):
 
 
 def _wrap_choices(line: str, width: int) -> list[str]:
+    """Wrap a line of the usage or of an option that is too wide; a list of choices breaks after its commas."""
+    if len(line) <= width:
+        return [line]
     text = line.lstrip()
     indent = line[: len(line) - len(text)]
-    first, *others = wrap_text(text, width - len(indent) - 2)
+    parts = wrap_text(text.replace(",", ", "), width - len(indent) - 2, splits_words=False)
+    first, *others = (part.rstrip().replace(", ", ",") for part in parts)
     return [indent + first, *(f"{indent}  {other}" for other in others)]
 
 

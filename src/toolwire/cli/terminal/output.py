@@ -145,13 +145,13 @@ def command_lines(text: str, indent: str = "", stream: TextIO | None = None) -> 
     return [indent + first, *(f"{indent}    {other}" for other in others)]
 
 
-def address_lines(about: str, address: str, note: str) -> list[str]:
+def address_lines(about: str, address: str, note: str = "(Ctrl-C stops it)") -> list[str]:
     """Return the lines of a server's address, green after an untrusted text; the note follows on the line if it fits."""
     lines = paragraph(f"{about} {address}")
-    if not sys.stdout.isatty() or text_width(lines[-1]) + text_width(note) < terminal_width():
-        lines[-1] += f" {note}"
-    else:
+    if sys.stdout.isatty() and text_width(lines[-1]) + len(note) + 3 > terminal_width():
         lines.append(note)
+    else:
+        lines[-1] += f"   {note}"
     return [line.replace(address, paint(address, "green")) for line in lines]
 
 

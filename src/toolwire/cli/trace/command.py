@@ -163,9 +163,7 @@ async def _serve(settings: Settings, port: int | None) -> int:
         )
         listener = bind(settings, port=port)
         host, number = listener.getsockname()[:2]
-        lines = address_lines(
-            f"recording into {settings.trace.record}:", f"http://{host}:{number}", "  (Ctrl-C stops it)"
-        )
+        lines = address_lines(f"recording into {settings.trace.record}:", f"http://{host}:{number}")
         ready = partial(print, "\n".join(lines), flush=True)
         await serve(gateway, settings, listener, ready=ready, app=telemetry.wrap(gateway))
     finally:
