@@ -108,7 +108,7 @@ def _are_safe(values: list[str], secrets: Iterable[str]) -> bool:
 
 
 def describe_refusal(error: UpstreamError, endpoint: Endpoint, url: str, sent: int) -> UpstreamError:
-    """Add the address to a message that does not tell the cause, and a hint if the caller can fix it. Return the error.
+    """Add the address to a message that does not name the cause, and a hint if the caller can fix it. Return the error.
 
     Such a message is a bare status, or is about a server that cannot answer now. `sent` is the number of requests.
     """
