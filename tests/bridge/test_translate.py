@@ -8,6 +8,7 @@ import toolwire
 import toolwire.wire
 from tables import every_case
 from toolwire.ir import ConfigError, EncodeError, LossError, ProtocolError
+from toolwire.wire import get
 
 BODY = {
     "model": "m",
@@ -413,3 +414,33 @@ def test_refusal_of_a_request_points_into_the_source_document(source, target, mo
     with pytest.raises(EncodeError) as caught:
         toolwire.translate(body, source=source, target=target, model=model)
     assert caught.value.pointer == pointer
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind"),
+    [
+        (429, {"message": "Too many requests"}, "rate_limit"),
+        (529, b"<html><h1>502 Bad Gateway</h1></html>", "overloaded"),
+        (401, b"no key", "authentication"),
+    ],
+)
+def test_status_decides_the_kind_of_an_error_without_one(status, body, kind):
+    headers = {"retry-after": "7"}
+    translated = toolwire.translate_error(
+        body, source="anthropic", target="openai_chat", status=status, headers=headers
+    )
+    fault = get("openai_chat").decode_error(translated.status, translated.body, dict(translated.headers))
+    assert (fault.kind, fault.retry_after) == (kind, 7.0)
+    if body == b"no key":
+        assert fault.message == "no key"
+
+
+@pytest.mark.parametrize("target", ["openai_chat", "anthropic", "openai_responses", "ollama"])
+def test_model_that_the_source_has_in_its_url_is_a_loss_for_a_target_that_needs_it(target):
+    body = {"contents": [{"role": "user", "parts": [{"text": "hi"}]}]}
+    translated = toolwire.translate(body, source="gemini", target=target)
+    assert ("model", "error") in {(loss.concept, loss.severity) for loss in translated.losses}
+    with pytest.raises(LossError):
+        toolwire.translate(body, source="gemini", target=target, strict=True)
+    named = toolwire.translate(body, source="gemini", target=target, model="m", strict=True)
+    assert named.body["model"] == "m"

@@ -17,7 +17,7 @@ A stream is translated chunk by chunk, with the same result as the whole answer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Literal
 
@@ -121,18 +121,21 @@ def translate_error(
     *,
     source: str,
     target: str,
+    status: int | None = None,
+    headers: Mapping[str, str] | None = None,
     request: JSON | bytes | str | None = None,
     strict: bool = False,
 ) -> Translation[Object]:
-    """Translate an error. A body that is not JSON, such as a proxy's error page, is kept as text.
+    """Translate an error. A body that is not JSON is its message, unless it is a web page, such as a proxy's.
 
-    `request` is the client's request on the target wire. `strict` raises LossError if a loss is more severe than
-    `info`.
+    `status` and `headers` are those of the answer: they decide the kind of an error whose body does not name it, and the
+    wait before a retry. Without a status, such an error counts as 500. `request` is the client's request on the target
+    wire. `strict` raises LossError if a loss is more severe than `info`.
     """
     if source == target:
         return pass_through(body, source, is_object=False)
     with typed_errors(body):
-        translation = _translate_error(body, source, target, request)
+        translation = _translate_error(body, source, target, request, status, headers)
     return accept(translation, strict=strict)
 
 
@@ -160,8 +163,10 @@ def _translate_request(
         error.pointer = nearest_existing(document, reader.locator(canonical)(error.pointer))
         raise
     encoded, encode_losses = writer.encode_request(prepared.request)
-    if not canonical.model and not reader.capabilities.model_in_path and not writer.capabilities.model_in_path:
+    if not canonical.model and not writer.capabilities.model_in_path:
         detail = "the request names no model, which the target requires"
+        if reader.capabilities.model_in_path:
+            detail += "; the source has it in the URL: state it with model=…, or -m"
         prepared.losses.add(join("model"), "model", "dropped", detail, "error")
     if not len(prepared.losses) and not len(encode_losses):
         return Translation(encoded, model=canonical.model)
@@ -248,7 +253,9 @@ def _write_fault(fault: Fault, writer: Wire, document: JSON, before: tuple[Loss,
     return Translation(body, tuple(Losses((*before, *located))), status, headers=headers)
 
 
-def _translate_error(body: JSON, source: str, target: str, request: JSON) -> Translation[Object]:
+def _translate_error(
+    body: JSON | bytes, source: str, target: str, request: JSON, status: int | None, headers: Mapping[str, str] | None
+) -> Translation[Object]:
     """Decode an error, restore the client's names in it, and encode it for the target."""
     if isinstance(body, (bytes, str)):
         try:
@@ -256,7 +263,7 @@ def _translate_error(body: JSON, source: str, target: str, request: JSON) -> Tra
         except ProtocolError:
             pass  # an error page is still an error
     reader, writer = get(source), get(target)
-    fault = reader.decode_error(None, body)
+    fault = reader.decode_error(status, body, headers)
     exchange = _make_exchange(_decode_client_request(request, writer), reader)
     return _write_fault(exchange.restore_fault(fault), writer, body)
 
