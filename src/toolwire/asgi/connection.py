@@ -161,7 +161,7 @@ class Connection(asyncio.Protocol):
             if excess > 0:
                 self._refuse(503, "too many connections")
                 if excess > counts.reserve // 2:  # of the descriptors for files, which are more important
-                    transport.close()
+                    self._close_transport()
                 return
         self._limit_time()
 
@@ -188,7 +188,7 @@ class Connection(asyncio.Protocol):
         """
         self._input = _INPUT[self._input]["eof"]
         self._output = _OUTPUT[self._output]["close"]
-        self.transport.close()
+        self._close_transport()
         self._unread.start()
         if self._current is not None:
             self._current.disconnect()
@@ -322,7 +322,7 @@ class Connection(asyncio.Protocol):
         self._overhead = 0
         if self._input == "discard":  # it was answered ahead, as the last request
             self._input = _INPUT["discard"]["complete last"]
-            self.transport.close()
+            self._close_transport()
         elif exchange is None:
             self._input = _INPUT[self._input]["complete"]
         else:
@@ -532,8 +532,13 @@ class Connection(asyncio.Protocol):
                     self.transport.write_eof()
             self._limit_time()
         else:
-            self.transport.close()
+            self._close_transport()
         self._unread.start()
+
+    def _close_transport(self) -> None:
+        """Close the transport, once: after a second `close`, asyncio's transport of TLS cannot be aborted any more."""
+        if not self.transport.is_closing():
+            self.transport.close()
 
     def shutdown(self) -> None:
         """Close the connection after the next answer, or after a second without a request, because the server stops.
@@ -577,12 +582,12 @@ class Connection(asyncio.Protocol):
     def _check_time(self) -> None:
         """End the connection if the time limit of the current states is over."""
         self._timer = None
-        if self._output in ("answering", "switched"):
+        if self._output in ("answering", "switched") or self._input in ("last", "ended"):
             return  # the next state with a limit sets a timer
         if self._loop.time() < self._deadline:
             self._timer = self._loop.call_at(self._deadline, self._check_time)
         elif self._output == "closing":
-            self.transport.close()
+            self._close_transport()
         elif self._input == "head":
             self._refuse(408, "the head of the request did not arrive in time")
         elif self._input == "body":
