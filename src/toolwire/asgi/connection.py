@@ -149,9 +149,7 @@ class Connection(asyncio.Protocol):
             # The default is 512 KiB, and the event loop aborts a connection 30 seconds after `close` if the client has not
             # read all of it.
             transport.set_write_buffer_limits(_HIGH_WATER)
-        self._head.scheme = "https" if is_tls else "http"
-        self._head.server = _address(transport.get_extra_info("sockname"))
-        self._head.client = _address(transport.get_extra_info("peername"))
+        self._head.describe_connection(transport, is_tls=is_tls)
         self._unread = UnreadTimer(transport, self._loop, self._client_timeout)
         counts, count = self.context.counts, self.context.add(self)
         if count > counts.limit:
@@ -594,10 +592,3 @@ class Connection(asyncio.Protocol):
             self.transport.abort()
         else:
             self.close()
-
-
-def _address(name: object) -> tuple[str, int | None] | None:
-    """Return the host and the port of a socket, or the path of a Unix socket, whose clients have none."""
-    if isinstance(name, tuple):
-        return str(name[0]), int(name[1])
-    return (name, None) if isinstance(name, str) and name else None

@@ -12,6 +12,8 @@ from urllib.parse import unquote
 from httptools import HttpRequestParser, parse_url
 
 if TYPE_CHECKING:
+    from asyncio import BaseTransport
+
     from .http_exchange import HeaderPairs
     from .request import Scope
 
@@ -70,6 +72,12 @@ class RequestHead:
         self.headers: HeaderPairs = []
         self.is_complete = False
         self._trailer_size = 0
+
+    def describe_connection(self, transport: BaseTransport, *, is_tls: bool) -> None:
+        """Note the addresses of both sides, for the scopes of all requests."""
+        self.scheme = "https" if is_tls else "http"
+        self.server = _address(transport.get_extra_info("sockname"))
+        self.client = _address(transport.get_extra_info("peername"))
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Add a header. A trailer, after the body, is only counted: the request has been checked without it."""
@@ -154,3 +162,10 @@ class RequestHead:
         self.parser = HttpRequestParser(self)
         self.reset()
         return b"\r\n".join([*lines, b"", b""])
+
+
+def _address(name: object) -> tuple[str, int | None] | None:
+    """Return the host and the port of a socket, or the path of a Unix socket, whose clients have none."""
+    if isinstance(name, tuple):
+        return str(name[0]), int(name[1])
+    return (name, None) if isinstance(name, str) and name else None
