@@ -39,6 +39,7 @@ PHASES = {
     "translating the request": (
         "toolwire.gateway.answer.preparation.RequestPreparation.make_outbound",
         "toolwire.gateway.answer.translated.TranslatedRequest.__init__",
+        "toolwire.gateway.request.client_request.ClientRequest._decode_body",
         "toolwire.gateway.request.client_request.ClientRequest.request",
         "toolwire.net.model.endpoint_request.EndpointRequest.__init__",
     ),
