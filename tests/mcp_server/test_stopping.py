@@ -4,9 +4,19 @@ import http.client
 import os
 import signal
 import threading
-from contextlib import suppress
+from contextlib import closing, contextmanager, suppress
 
-from mcp_server.server_process import TIMEOUT, StdioClient, effects_in, http_server, post, tool_call_request, wait_until
+from mcp_server.server_process import (
+    TIMEOUT,
+    WORKSHOP,
+    StdioClient,
+    effects_in,
+    http_server,
+    post,
+    tool_call_request,
+    wait_until,
+)
+from toolwire import open_store
 from toolwire.cli.mcp import stopping
 from toolwire.ir.parts import ToolCall
 from toolwire.run.calls.observe import ModelOperation, OperationOutcome, ToolOperation
@@ -31,19 +41,44 @@ def test_second_interrupt_ends_a_server_whose_write_hangs(tmp_path):
         interrupt_twice(client._process)
 
 
+@contextmanager
+def calling(port, request, effects):
+    """A call in a thread, which has begun."""
+
+    def call():
+        with suppress(OSError, http.client.HTTPException):  # the server closes the connection
+            post(port, request)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    wait_until(lambda: effects_in(effects))
+    yield
+    thread.join(TIMEOUT)
+    assert not thread.is_alive()
+
+
 def test_second_interrupt_ends_a_server_over_http_whose_write_hangs(tmp_path):
     effects = tmp_path / "effects"
-    with http_server(effects=effects) as (port, process):
-
-        def call():
-            with suppress(OSError, http.client.HTTPException):  # the server closes the connection
-                post(port, tool_call_request("pay", HUNG))
-
-        thread = threading.Thread(target=call)
-        thread.start()
-        wait_until(lambda: effects_in(effects))
+    with (
+        http_server(effects=effects) as (port, process),
+        calling(port, tool_call_request("pay", HUNG), effects),
+    ):
         interrupt_twice(process)
-        thread.join(TIMEOUT)
+
+
+def test_write_ends_and_is_recorded_after_one_signal_over_http(tmp_path):
+    """The write is longer than the server's grace periods together, after which the event loop would be closed."""
+    effects, records = tmp_path / "effects", tmp_path / "runs.db"
+    request = tool_call_request("pay", {"amount": 1, "seconds": 8}, **{"dev.toolwire/idempotencyKey": "k"})
+    with (
+        http_server(WORKSHOP, "--store", str(records), effects=effects) as (port, process),
+        calling(port, request, effects),
+    ):
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(TIMEOUT) == 0
+    with closing(open_store(str(records))) as store:
+        (record,) = store.records()
+    assert (record.state, effects_in(effects)) == ("done", ["pay 1"])
 
 
 def test_calls_in_flight_are_counted_and_named():

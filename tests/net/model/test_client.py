@@ -34,12 +34,13 @@ from toolwire import (
     fold,
 )
 from toolwire.ir.events import ResponseEnd
-from toolwire.ir.losses import Losses
+from toolwire.ir.losses import Loss, Losses
 from toolwire.ir.request import Params
 from toolwire.ir.response import Fault, Stop, Usage
 from toolwire.net.http.client import HttpTransport
 from toolwire.net.model.client import ModelClient
 from toolwire.net.model.upstream_exchange import RetryPolicy
+from toolwire.run.calls.observe import observed_losses, run_losses
 from toolwire.run.session.auxiliary import repairing_model
 from toolwire.testing import PartialReply, RawReply, Upstream, same
 from virtual_time import in_virtual_time
@@ -655,6 +656,29 @@ async def test_strict_client_rejects_a_lossy_request():
         with pytest.raises(LossError):
             await client.ask(request)
     assert not upstream.requests
+
+
+@both_ways
+@run
+async def test_strict_client_accepts_the_losses_of_another_client(way, caplog):
+    """The collectors of a caller, an observer and a run are shared by the models of a fallback."""
+    request, lossy = Request(messages=REQUEST.messages, params=Params(seed=7)), Loss("/x", "x", "dropped", "error", "x")
+    caplog.set_level("DEBUG", logger="toolwire.net")
+    for collector in (None, observed_losses, run_losses):
+        losses = Losses([lossy])
+        token = None if collector is None else collector.set(losses)
+        try:
+            async with connected_client("openai-chat", TEXT_ANSWER, strict=True) as (_, client):
+                await ask_client(client, way, request, **({} if collector else {"losses": losses}))
+            async with connected_client("anthropic", TEXT_ANSWER, strict=True) as (_, client):
+                with pytest.raises(LossError) as raised:
+                    await ask_client(client, way, request, **({} if collector else {"losses": losses}))
+        finally:
+            if collector is not None:
+                collector.reset(token)
+        assert [loss.path for loss in raised.value.losses] == ["/params/seed"]
+        assert {lossy, *raised.value.losses} <= set(losses)
+    assert "x dropped" not in caplog.text
 
 
 # Keys

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 _MAX_WAITING = 10_000
 _EXIT_TIMEOUT = 1.0  # seconds to write the last records at exit
 _BACKLOG = 2048  # connections that wait in the kernel, as for the gateway
+_INTERVAL = 0.05  # seconds between two looks at the calls that a stopped server waits for
 _GRACE = 3.0  # seconds for the requests in progress at a stop; most clients start a new server and wait for it
 
 
@@ -125,6 +126,11 @@ async def serve_app(app: AsgiApp, host: str, port: int, calls: CallsInFlight | N
 
     with stop_on_signals(calls, (signal.SIGINT, signal.SIGTERM), stop):
         await server.serve(listeners)
+        # The server cancels requests after its grace period, but a write that has begun goes on. If this returned
+        # before the write has ended, the event loop would be closed without its record. The end of the process
+        # bounds the wait.
+        while calls.describe():  # noqa: ASYNC110  # at most 30 s at the end
+            await asyncio.sleep(_INTERVAL)
 
 
 def _open_listeners(host: str, port: int) -> list[socket.socket]:

@@ -1,6 +1,7 @@
 """Stop a server of tools on a signal, within a bounded time.
 
-first SIGINT, SIGTERM   `stop` is called: no new calls. The calls in progress are logged, and have 30 seconds to end
+first SIGINT, SIGTERM   `stop` is called: no new calls. The calls in progress are logged, and have 30 seconds to end.
+                        Over HTTP, requests are cancelled after 3 seconds, which ends all calls but writes
 a second SIGINT         the process ends at once, with exit code 130
 after 30 seconds        the process ends with exit code 1
 

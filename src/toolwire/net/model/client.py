@@ -323,24 +323,26 @@ class ModelClient:
         check_losses(losses)
         losses = observed_losses.get() if losses is None else losses
         collected_losses = run_losses.get() if losses is None else losses
-        if collected_losses is None:
-            collected_losses = Losses()
         if self._marks_prefix:
             request = mark_stable_prefix(request, self._endpoint.wire, self._model_capabilities)
+        own_losses = Losses()  # a collector may have losses of other clients, such as the first model of a fallback
         endpoint_request = EndpointRequest(
             request,
             self._endpoint,
             stream=stream,
             text=self._text,
-            losses=collected_losses,
+            losses=own_losses,
             client=reader,
             capabilities=self._capabilities,
             context_size=self._context_size,
         )
+        if collected_losses is not None:
+            collected_losses.extend(own_losses)
+            endpoint_request.losses = collected_losses  # of the answer
         if self._strict:
-            require_lossless(collected_losses)
+            require_lossless(own_losses)
         if losses is None:
-            self._loss_log.report(collected_losses)
+            self._loss_log.report(own_losses)
         return endpoint_request
 
     def new_deadline(self) -> float:
@@ -430,9 +432,10 @@ class ModelClient:
 
     def _add_transport_losses(self, reply: Reply, endpoint_request: EndpointRequest) -> None:
         if self._endpoint.vendor.transport is not None:
-            endpoint_request.losses.extend(transport_losses(reply))
+            reported = transport_losses(reply)
+            endpoint_request.losses.extend(reported)
             if self._strict:
-                require_lossless(endpoint_request.losses)
+                require_lossless(reported)
 
     async def _read_fault(self, reply: Reply, exchange: UpstreamExchange, meaning: ReplyMeaning) -> Fault:
         """Return the fault of an error response. A redirect is not followed, and an unreadable body is ignored."""
