@@ -103,7 +103,7 @@ def test_wrong_usage_exits_with_code_two(arguments, capsys):
 def test_unknown_rule_error_suggests_similar_rules(capsys):
     assert main(["audit", "--explain", "TW999"]) == 2
     err = capsys.readouterr().err
-    assert "did you mean TW" in err and len(err) < 120
+    assert "did you mean 'TW" in err and len(err) < 120
 
 
 def test_broken_file_among_several_is_named_in_the_error(file, tmp_path, capsys):
@@ -190,7 +190,7 @@ def test_documents_in_a_folder_are_audited_and_the_others_counted(tmp_path, caps
         "files not audited: 1 above 1,000,000 bytes, 1 unreadable, 1 without tools or servers"
     )
     main(["audit", str(tmp_path), "--select", "TW002"])
-    assert f"{tmp_path / 'tools.json'} /name" in capsys.readouterr().out
+    assert f"{tmp_path / 'tools.json'} a b/name" in capsys.readouterr().out
     assert audit_json(capsys, tmp_path / "sub" / "tools.yaml", "--select", "TW002")["counts"]["error"] == 1
 
 
@@ -234,3 +234,47 @@ def test_folder_without_python_source_is_an_error(tmp_path, capsys):
 def test_document_without_tools_is_an_error_with_a_hint(file, capsys):
     assert main(["audit", file({"choices": [{"message": {}}]})]) == 2
     assert "give" in capsys.readouterr().err
+
+
+def many_tools(number):
+    fields = {f"field_{index}": {"type": "string"} for index in range(4)}
+    names = [f"find_{index}" for index in range(number)]
+    return [{"name": name, "description": f"Find {name}.", "input_schema": {"properties": fields}} for name in names]
+
+
+def test_findings_that_differ_only_in_their_place_are_one_row(file, capsys):
+    main(["audit", file(many_tools(3)), "--select", "TQ02"])
+    rows = [line for line in capsys.readouterr().out.splitlines() if "TQ02" in line]
+    assert [row.split("  ") for row in rows] == [
+        ["warning", "TQ02", "find_0.field_0, find_0.field_1, find_0.field_2, +9 more", "property without a description"]
+    ]
+    report = audit_json(capsys, file(many_tools(3)), "--select", "TQ02")
+    assert sum(len(finding["paths"]) for finding in report["findings"]) == 12
+
+
+def test_closing_line_explains_the_worst_rule(file, capsys):
+    findings = audit_json(capsys, file(BAD))["findings"]
+    worst = min(finding["rule"] for finding in findings if finding["level"] == "error")
+    main(["audit", file(BAD)])
+    assert capsys.readouterr().err.endswith(
+        f"toolwire audit --explain {worst}   what a rule means, and how to fix it\n"
+    )
+    main(["audit", file(GOOD), "--select", "TW002"])
+    assert "--explain" not in capsys.readouterr().err
+
+
+def test_tool_that_is_rejected_as_written_is_marked_as_accepted_after_translation(file, capsys):
+    main(["audit", file(BAD), "--target", "openai"])
+    out = capsys.readouterr().out
+    assert "~ rejected as written, accepted as toolwire translates it\n" in out
+    assert "tool name rejected by OpenAI" in out.partition("problems of the tools as written:\n")[2]
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_every_explanation_fits_the_terminal(width, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    for rule_id in ("TW024", "TW031", "TW003"):
+        main(["audit", "--explain", rule_id])
+        lines = capsys.readouterr().out.splitlines()
+        assert [line for line in lines if len(line) > width and " " in line.strip()] == []

@@ -191,7 +191,8 @@ def test_legend_explains_the_marks_that_are_shown(tmp_path, capsys):
     main(["audit", str(path), "--format", "html"])
     page = capsys.readouterr().out
     assert (
-        '<span class="danger">⚠</span> accepted, but dangerous' in page and '<span class="error">✗</span> not' in page
+        '<span class="danger">⚠</span> accepted, but dangerous' in page
+        and '<span class="error">✗</span> rejected' in page
     )
     path.write_text(json.dumps([{**DOTTED, "name": "get_weather"}]))
     main(["audit", str(path), "--target", "openai"])

@@ -11,17 +11,17 @@ from ..ir.terminal import neutralise_line
 from ..ir.tools import Tool
 from .explain import explain, render_page
 from .findings import LEVELS, RULES, TARGETS, Finding, Level
-from .tools import Compatibility, estimate_tokens, rate_compatibility
+from .tools import Compatibility, estimate_tokens, rate_compatibility, single_message
 
 # Errors that no translation of the tool repairs: rejected by the provider, or accepted although they mislead the model.
 _REJECTED = frozenset({"TW001", "TW027", "TW037"})
 _DANGEROUS = frozenset({"TW016", "TW017", "TQ20"})
 MARKS = {
     "✓": "accepted unchanged",
-    "~": "translated without loss",
-    "!": "not fully enforced (number of losses)",
+    "~": "rejected as written, accepted as toolwire translates it",
+    "!": "translated, but not fully enforced (number of losses)",
     "⚠": "accepted, but dangerous: misleads the model",
-    "✗": "not accepted",
+    "✗": "rejected, also as toolwire translates it",
 }
 """The marks of the overview with their meanings."""
 _SARIF_LEVELS: dict[Level, str] = {"error": "error", "warning": "warning", "info": "note"}
@@ -62,10 +62,10 @@ def _mark(rated: Compatibility, errors: Collection[str]) -> str:
     return f"{mark}{rated.losses or ''}"
 
 
-def marks_legend(rows: Iterable[Sequence[str]]) -> str:
+def marks_legend(rows: Iterable[Sequence[str]]) -> list[str]:
     """Return the meanings of the marks in rows of the overview; empty if every tool is accepted unchanged."""
     used = {cell[:1] for row in rows for cell in row[1:-1]}
-    return "   ".join(f"{mark} {text}" for mark, text in MARKS.items() if mark in used) if used - {"✓"} else ""
+    return [f"{mark} {text}" for mark, text in MARKS.items() if mark in used] if used - {"✓"} else []
 
 
 def sort_findings(findings: Sequence[Finding]) -> list[Finding]:
@@ -79,6 +79,36 @@ def locations(findings: Sequence[Finding]) -> Iterator[tuple[Finding, str]]:
     for finding in findings:
         in_file = several and finding.file and not finding.line
         yield finding, f"{finding.file} {finding.where}" if in_file else finding.where
+
+
+class FindingGroup(NamedTuple):
+    """The findings of a rule that differ only in their place: a tool and a property, or a place in a file."""
+
+    level: Level
+    rule: str
+    message: str
+    places: list[str]
+
+
+def group_findings(findings: Sequence[Finding]) -> list[FindingGroup]:
+    """Group findings by rule and message, errors first. `paths` of merged findings become places again."""
+    several = len({finding.file for finding in findings}) > 1
+    groups: dict[tuple[str, str], FindingGroup] = {}
+    for finding in sort_findings(findings):
+        message = single_message(finding)
+        group = groups.setdefault((finding.rule, message), FindingGroup(finding.level, finding.rule, message, []))
+        file = f"{finding.file}:{finding.line} " if finding.line else f"{finding.file} " if several else ""
+        for path in finding.paths or (finding.path,):
+            place = f"{file}{_place(finding.tool, path)}"
+            group.places.append(place.strip() or "/")
+    return list(groups.values())
+
+
+def _place(tool: str, path: str) -> str:
+    """Return a short form of a pointer into a tool: `find_orders.limit`. The JSON report has the pointer itself."""
+    if not tool:
+        return path
+    return tool + path.replace("/input_schema/", "/", 1).replace("/properties/", ".")
 
 
 def count_levels(findings: Sequence[Finding]) -> dict[str, int]:
@@ -102,7 +132,7 @@ def as_markdown(report: Report) -> str:
     """Return the compatibility table, the findings and the notes as Markdown."""
     header, *rows = compatibility_matrix(report)
     lines = [_markdown_row(header), _markdown_row(["---"] * len(header)), *map(_markdown_row, rows), ""] if rows else []
-    lines += [legend, ""] if (legend := marks_legend(rows)) else []
+    lines += ["   ".join(legend), ""] if (legend := marks_legend(rows)) else []
     lines += [_markdown_row(["rule", "level", "tool", "location", "problem", "fix"]), _markdown_row(["---"] * 6)]
     lines += [
         _markdown_row([f.rule, f.level, f.tool, f"`{where}`", f.message, f.fix])

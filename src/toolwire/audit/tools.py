@@ -36,6 +36,12 @@ def merge_hits(finding: Finding, hits: Sequence[Hit]) -> Finding:
     return msgspec.structs.replace(finding, message=message, paths=tuple(hit.path for hit in distinct))
 
 
+def single_message(finding: Finding) -> str:
+    """Return the message of a finding without the count and the names that `merge_hits` adds."""
+    times = len(finding.paths)
+    return finding.message.partition(f", {times} times: ")[0] if times > 1 else finding.message
+
+
 def _label(path: str) -> str:
     """Return the name of the property that a pointer is about, or the pointer."""
     _, found, name = path.rpartition("/properties/")
@@ -145,7 +151,7 @@ def _suppressed_rules(tool: Tool) -> frozenset[str]:
 
 
 class Compatibility(NamedTuple):
-    """✓ accepted unchanged, ~ translated without loss, ! not fully enforced, ✗ not accepted."""
+    """✓ accepted unchanged, ~ only as translated, ! translated, but not fully enforced, ✗ not accepted."""
 
     mark: Literal["✓", "~", "!", "✗"]
     losses: int

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -12,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from .. import __version__
 from ..ir.errors import ConfigError
-from ..ir.terminal import count_of, neutralise_line
+from ..ir.terminal import count_of, neutralise_line, reveal_line
+from ..ir.text import shorten
 from .sources.audit_input import AuditInput
 from .sources.documents import parse_file, read_bytes, replace_file
 from .sources.tool_source import SOURCE_HELP, add_source_options
 from .terminal.options import add_command, add_list, add_model
-from .terminal.output import json_text, paragraph, print_note, table, terminal_width
+from .terminal.output import json_text, paragraph, print_command, print_note, print_text, table, terminal_width
 
 if TYPE_CHECKING:
     from ..audit.findings import Finding
@@ -59,7 +61,8 @@ examples:
   toolwire audit --body request.json --provider anthropic --model claude-opus-5-5
   toolwire audit --explain TW031
 
-✓ accepted unchanged   ~ translated without loss   ! not fully enforced (number of losses)   ✗ not accepted
+✓ accepted unchanged   ~ rejected as written, accepted as toolwire translates it
+! translated, but not fully enforced (number of losses)   ✗ rejected, also as toolwire translates it
 ⚠ accepted, but dangerous: hidden characters, instructions, or an example that violates the schema
 The marks follow from all rules, also from those that are not shown.
 targets vllm and sglang are xgrammar, llamacpp is gbnf: the engines that these servers use
@@ -203,10 +206,15 @@ def _explain(rule_id: str) -> int:
 
     known = [rule.id for rule in list_rules()]
     if rule_id not in known:
-        close_matches = get_close_matches(rule_id, known, 3, 0.5)
-        hint = f"did you mean {' or '.join(close_matches)}?" if close_matches else f"use {_describe_ids(known)}"
+        close_matches = get_close_matches(rule_id, known, 2, 0.5)
+        hint = (
+            f"did you mean {' or '.join(map(repr, close_matches))}?" if close_matches else f"use {_describe_ids(known)}"
+        )
         raise ConfigError(f"unknown rule {rule_id!r}", hint=hint)
-    print(explain(rule_id))
+    head, gap, example = explain(rule_id).partition("\n\n")
+    for line in head.splitlines():  # links stay whole, to be opened
+        print("\n".join(paragraph(line)))
+    print_text(gap[1:] + example)
     return 0
 
 
@@ -246,6 +254,7 @@ def _print_report(form: str, report: Report) -> None:
     if form == "table":
         prefix = f"{count_of(len(report.tools), 'tool')}: " if report.tools else ""
         print_note(prefix + format_levels(count_levels(report.findings)), "bold")
+        print_explain_hint(report)
 
 
 def format_levels(levels: Mapping[str, int]) -> str:
@@ -255,34 +264,62 @@ def format_levels(levels: Mapping[str, int]) -> str:
     )
 
 
-def print_table(report: Report) -> None:
-    """Print the matrix of tools by providers, then the findings. Either is left out if it is empty."""
+_MAX_PLACES = 3  # of a row; enough to see a pattern, and --json lists all of them
+
+
+def print_table(report: Report, *, max_rows: int = sys.maxsize, max_message: int = sys.maxsize) -> None:
+    """Print the matrix of tools by providers, then the findings. Either is left out if it is empty.
+
+    Findings of a rule that differ only in their place are one row.
+    """
     from ..audit.findings import RULES
-    from ..audit.report import compatibility_matrix, locations, marks_legend, sort_findings
+    from ..audit.report import compatibility_matrix, group_findings, marks_legend
 
     header, *rows = compatibility_matrix(report)
     legend = marks_legend(rows)
     names = max((len(row[0]) for row in rows), default=0)
     if len("  ".join(("x" * names, *header[1:]))) > terminal_width():
-        header, rows = ("tool", "tokens", "schema"), [_as_sentence(header, row) for row in rows]
-    for line in [*table(rows, header), *(paragraph(legend) if legend else ()), ""] if rows else ():
-        print(line)
+        header, rows = ("tool", "tokens", "providers"), [_as_sentence(header, row) for row in rows]
+    if rows:
+        print("\n".join([*table(rows, header), *(line for text in legend for line in paragraph(text)), ""]))
+    groups = group_findings(report.findings)
     shown = [
-        (f.level, f.rule, f.tool or "-", where, _describe_problem(RULES[f.rule].title, f.message, f.where))
-        for f, where in locations(sort_findings(report.findings))
+        (
+            g.level,
+            g.rule,
+            _list_places(g.places),
+            _describe_problem(RULES[g.rule].title, shorten(g.message, max_message)),
+        )
+        for g in groups[:max_rows]
     ]
-    for line in table(shown, ("level", "rule", "tool", "location", "problem"), hide=("location",)) if shown else ():
+    if rows and shown:
+        print("problems of the tools as written:")
+    for line in table(shown, ("level", "rule", "location", "problem")) if shown else ():
         print(line)
+    if len(groups) > max_rows:
+        print(f"the first {max_rows} of {len(groups):,} rows; --all shows them")
 
 
-def _describe_problem(title: str, message: str, where: str) -> str:
+def _list_places(places: Sequence[str]) -> str:
+    """Join the first places. Each is revealed by itself, because names of tools may have invisible characters."""
+    rest = len(places) - _MAX_PLACES
+    return ", ".join([*map(reveal_line, places[:_MAX_PLACES]), *([f"+{rest:,} more"] if rest > 0 else [])])
+
+
+def print_explain_hint(report: Report) -> None:
+    """Print the command that explains the worst rule of the report, to standard error."""
+    from ..audit.report import sort_findings
+
+    for finding in sort_findings(report.findings)[:1]:
+        print_command(f"toolwire audit --explain {finding.rule}", "what a rule means, and how to fix it")
+
+
+def _describe_problem(title: str, message: str) -> str:
     """Join the title of a rule and the message of a finding, unless its beginning only repeats the title."""
     first, _, rest = message.partition(", ")
     if not set(re.findall(r"\w+", first)) <= {*re.findall(r"\w+", title), "no"}:
         return f"{title}: {message}"
-    _, is_property, name = where.rpartition("/properties/")
-    detail = rest or name * bool(is_property)
-    return f"{title} ({detail})" if detail else title
+    return f"{title} ({rest})" if rest else title
 
 
 def _as_sentence(header: Sequence[str], row: Sequence[str]) -> tuple[str, str, str]:
@@ -293,4 +330,4 @@ def _as_sentence(header: Sequence[str], row: Sequence[str]) -> tuple[str, str, s
         by_mark.setdefault(mark, []).append(name)
     accepting = by_mark.pop("✓", [])
     parts = [f"{mark} {', '.join(names)}" for mark, names in by_mark.items()]
-    return tool, tokens, "; ".join([*parts, *(["✓ everywhere"] if accepting and not parts else [])])
+    return tool, tokens, "; ".join([*parts, *(["✓ others" if parts else "✓ all"] if accepting else [])])

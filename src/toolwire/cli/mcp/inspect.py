@@ -8,13 +8,11 @@ import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
-from msgspec.structs import replace
 
 from ...audit.findings import TARGETS, parse_targets
 from ...ir.errors import ToolwireError
 from ...ir.terminal import count_of, reveal_line
-from ...ir.text import shorten
-from ..audit import format_levels, print_table
+from ..audit import format_levels, print_explain_hint, print_table
 from ..sources.documents import replace_file
 from ..sources.listing import MAX_ITEMS, Listing
 from ..sources.targets import add_target, connect_servers
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
     from ...mcp.client.servers import McpServers
 
 
-_MAX_FINDINGS = 100  # a server with many tools has more; --all prints the rest
+_MAX_ROWS = 100  # of findings; a server with many tools has more; --all prints the rest
 _MAX_MESSAGE = 200  # characters of a finding, which may quote a description
 
 _HELP = """\
@@ -49,7 +47,8 @@ examples:
   toolwire mcp inspect mcp.json --check-lock tools.lock
 
 `toolwire mcp read` reads a resource, `toolwire mcp prompt` gets a prompt, `toolwire mcp call` calls a tool.
-✓ accepted unchanged   ~ translated without loss   ! not fully enforced (number of losses)   ✗ not accepted
+✓ accepted unchanged   ~ rejected as written, accepted as toolwire translates it
+! translated, but not fully enforced (number of losses)   ✗ rejected, also as toolwire translates it
 ⚠ accepted, but dangerous: hidden characters, instructions, or an example that violates the schema
 exit codes: 0 all tools are usable   1 some are not, or tools differ from the lock   2 wrong usage, or no server
 """
@@ -174,19 +173,17 @@ def _print_section(title: str, items: Sized) -> None:
 
 def _print_report(servers: McpServers, report: Report, total: int, *, show_all: bool) -> None:
     """Print the support per provider, the skipped tools, and the totals."""
-    from ...audit.report import count_levels, sort_findings
+    from ...audit.report import count_levels
 
-    findings = sort_findings(report.findings)
-    cut = tuple(replace(one, message=shorten(one.message, _MAX_MESSAGE)) for one in findings[:_MAX_FINDINGS])
-    print_table(report if show_all else report._replace(findings=cut))
-    if len(findings) > _MAX_FINDINGS and not show_all:
-        print(f"the first {_MAX_FINDINGS} of {len(findings):,} findings; --all shows them")
+    limits = {} if show_all else {"max_rows": _MAX_ROWS, "max_message": _MAX_MESSAGE}
+    print_table(report, **limits)
     for problem in servers.problems if show_all else servers.problems[:MAX_ITEMS]:
         print_note(f"skipped: {str(problem)[:1000]}", "red")
     levels = format_levels(count_levels(report.findings))
     shown = len(report.tools)
     count = count_of(total, "tool") if shown == total else f"the first {shown} of {total:,} tools (--all checks them)"
     print_note(f"{count}: {levels}", "bold")
+    print_explain_hint(report)
 
 
 def _print_schemas(tools: tuple[Tool, ...], target: str, total: int) -> None:

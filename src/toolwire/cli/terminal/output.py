@@ -179,6 +179,12 @@ def print_note(text: str, colour: str | None = "yellow") -> None:
         print(paint(line, colour, sys.stderr), file=sys.stderr)
 
 
+def print_command(command: str, purpose: str) -> None:
+    """Print what to do next to standard error: a command, which stays whole, and its purpose beside or below it."""
+    is_narrow = sys.stderr.isatty() and text_width(f"{command}   {purpose}") > terminal_width(sys.stderr)
+    print(f"{command}{chr(10) if is_narrow else ''}   {paint(purpose, 'dim', sys.stderr)}", file=sys.stderr)
+
+
 def _name_text(text: str) -> str:
     """Return a cell before the last one. Without a space it is a name; two names must not look the same."""
     return neutralise_line(text) if " " in text else reveal_line(text)
