@@ -257,7 +257,7 @@ def test_closing_line_explains_the_worst_rule(file, capsys):
     worst = min(finding["rule"] for finding in findings if finding["level"] == "error")
     main(["audit", file(BAD)])
     assert capsys.readouterr().err.endswith(
-        f"toolwire audit --explain {worst}   what a rule means, and how to fix it\n"
+        f"toolwire audit --explain {worst}   the meaning of the rule, and its fix\n"
     )
     main(["audit", file(GOOD), "--select", "TW002"])
     assert "--explain" not in capsys.readouterr().err

@@ -311,7 +311,7 @@ def print_explain_hint(report: Report) -> None:
     from ..audit.report import sort_findings
 
     for finding in sort_findings(report.findings)[:1]:
-        print_command(f"toolwire audit --explain {finding.rule}", "what a rule means, and how to fix it")
+        print_command(f"toolwire audit --explain {finding.rule}", "the meaning of the rule, and its fix")
 
 
 def _describe_problem(title: str, message: str) -> str:
