@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -9,6 +10,7 @@ from threading import Thread
 
 import pytest
 
+from toolwire.__main__ import main as run_program
 from toolwire.cli.main import main
 
 KEY = "sk-secret-value"
@@ -241,3 +243,24 @@ def test_doctor_reports_a_state_folder_that_cannot_be_made(no_keys, capsys):
 def test_name_of_a_model_cannot_drive_the_terminal(capsys):
     assert main(["formats", "\x1b[31mred"]) == 0
     assert "\x1b" not in capsys.readouterr().out
+
+
+class ImportHook:
+    """Notes how Ctrl-C is handled while the command line is imported."""
+
+    def find_spec(self, name, path, target=None):
+        if name == "toolwire.cli.main":
+            self.handler = signal.getsignal(signal.SIGINT)
+
+
+def test_ctrl_c_while_the_command_line_is_imported_ends_the_process(monkeypatch, capsys):
+    hook = ImportHook()
+    monkeypatch.delitem(sys.modules, "toolwire.cli.main")
+    monkeypatch.setattr(sys, "meta_path", [hook, *sys.meta_path])
+    monkeypatch.setattr(sys, "argv", ["toolwire", "--version"])
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    with pytest.raises(SystemExit):
+        run_program()
+    assert "toolwire" in capsys.readouterr().out
+    assert hook.handler == signal.SIG_DFL
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

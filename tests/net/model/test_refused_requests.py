@@ -90,6 +90,12 @@ def test_server_failure_names_the_log():
     )
 
 
+def test_overloaded_server_is_named_with_the_number_of_requests():
+    error, url = refused(503, body=b'{"error": {"message": "too busy"}}', content_type="application/json")
+    assert error.message == f"too busy ({url.removesuffix('/wrong')}, 1 request)"
+    assert error.fault.message == "too busy", "the address is not passed on to the clients of a gateway"
+
+
 def test_command_names_its_options(capsys):
     for extra in ([], ["--json"]):
         assert main(["run", "hi", "-m", "m", "--base-url", "http://127.0.0.1:9/v1", "--store", "none", *extra]) == 2

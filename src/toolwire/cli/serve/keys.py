@@ -21,7 +21,7 @@ from msgspec.structs import asdict, astuple
 
 from ...ir.errors import ConfigError
 from ..sources.documents import replace_file
-from ..terminal.options import CONFIG, add_command, add_config, add_flag
+from ..terminal.options import CONFIG, CommandHelp, add_command, add_config, add_flag
 from ..terminal.output import json_text, print_note, table
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def add_keys(commands: Any) -> None:
     """Register `toolwire serve keys` with its actions: new, list, revoke."""
     parser = add_command(commands, "keys", "create, list and revoke keys for clients", _KEYS_HELP)
     actions = parser.add_subparsers(metavar="ACTION", required=True)
-    new = actions.add_parser("new", help="create a key and show it once")
+    new = actions.add_parser("new", help="create a key and show it once", formatter_class=CommandHelp)
     new.add_argument("name", metavar="NAME", help="name of the client, for logs, limits and usage")
     new.add_argument("--models", nargs="+", metavar="PATTERN", help="models that it may use; * is every model (*)")
     for limit in _LIMITS:
