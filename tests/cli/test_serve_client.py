@@ -80,6 +80,30 @@ def test_key_of_the_variable_is_written_if_the_gateway_accepts_it(tmp_path, caps
     assert '"ANTHROPIC_AUTH_TOKEN": "[the key in $MY_KEY, as text]"' in output and "sk-tw-1" not in output
 
 
+@pytest.mark.parametrize("is_same", [True, False])
+def test_preview_shows_neither_the_new_key_nor_secrets_of_the_old_file(tmp_path, capsys, monkeypatch, is_same):
+    key = 'tw-new"key\\1234567'
+    old = {"ANTHROPIC_AUTH_TOKEN": key if is_same else "tw-OLD", "GITHUB_TOKEN": 'gh"-OLD', "MAX_OUTPUT_TOKENS": "9"}
+    (tmp_path / "home" / ".claude").mkdir(parents=True)
+    (tmp_path / "home" / ".claude" / "settings.json").write_text(json.dumps({"env": old}, indent=2))
+    monkeypatch.setenv("MY_KEY", key)
+    assert run_client(tmp_path, "http://127.0.0.1:9", "claude", "--key-env", "MY_KEY", "--model", "m") == 0
+    output = capsys.readouterr().out
+    lines = [line for line in output.splitlines() if "ANTHROPIC_AUTH_TOKEN" in line and '": "' in line]
+    assert [line[0] for line in lines] == ([" "] if is_same else ["-", "+"])
+    assert '"[the key in $MY_KEY, as text]"' in lines[-1]
+    assert "OLD" not in output and "1234567" not in output and '"MAX_OUTPUT_TOKENS": "9"' in output
+
+
+def test_preview_hides_secrets_of_settings_in_toml(tmp_path, capsys):
+    (tmp_path / "home" / ".codex").mkdir(parents=True)
+    before = "experimental_bearer_token = 'OLD-1'\nmodel = 'x'\nenv = {API_KEY = \"OLD-2\"}\n"
+    (tmp_path / "home" / ".codex" / "config.toml").write_text(before)
+    assert run_client(tmp_path, "http://127.0.0.1:9", "codex", "--model", "m") == 0
+    output = capsys.readouterr().out
+    assert "OLD" not in output and 'env_key = "TOOLWIRE' in output
+
+
 def test_rejected_key_names_its_variable_and_is_not_printed(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("MY_KEY", "sk-tw-2")
     with gateway("sk-tw-1") as url:

@@ -124,7 +124,9 @@ EVERY_NAME = '[models."*"]\nupstream = "house"\nmodel = "large"\n'
         ("their/other", EVERY_NAME, ("house", "large")),
         ("mistral:7b", EVERY_NAME.replace("large", "*"), ("house", "mistral:7b")),
         ("mistral:latest", EVERY_NAME.replace("large", "*"), ("house", "mistral:latest")),
-        ("mistral:7b", EVERY_NAME + '[upstreams.mistral]\nbase_url = "http://localhost:2/v1"\n', ("mistral", "7b")),
+        ("mistral:7b", EVERY_NAME + '[upstreams.mistral]\nbase_url = "http://localhost:2/v1"\n', ("house", "large")),
+        ("mistral/7b", EVERY_NAME + '[upstreams.mistral]\nbase_url = "http://localhost:2/v1"\n', ("mistral", "7b")),
+        ("house:v2", EVERY_NAME, ("house", "v2")),
         (
             "local/smollm2",
             EVERY_NAME + '[models."local/*"]\nupstream = "house"\nmodel = "my-*"\n',

@@ -54,6 +54,18 @@ def test_model_names_are_resolved_to_routes():
     assert found.names == ["gpt"]
 
 
+def test_name_with_a_tag_is_not_a_model_of_an_upstream_that_shares_its_family(monkeypatch):
+    monkeypatch.setitem(UPSTREAMS, "mistral", {"base_url": "http://localhost"})
+    found = router({"a/mistral:7b": {"upstream": "a", "model": "mistral:7b"}})
+    for model in ("mistral:7b", "mistral:latest", "Mistral:7b"):
+        with pytest.raises(UnknownModel):
+            found.plan(model, tools=False)
+    assert labels(found, "a:mistral:7b") == ["a/mistral:7b"]
+    assert [labels(found, model) for model in ("mistral/7b", "mistral:large")] == [["mistral/7b"], ["mistral/large"]]
+    assert labels(found, "a:v2") == ["a/v2"]
+    assert labels(router({"mistral/7b": {"upstream": "a", "model": "m"}}), "mistral:7b") == ["a/m"]  # a row is explicit
+
+
 def test_wildcard_of_the_target_is_the_text_that_the_pattern_matches():
     found = router({"claude/*": {"upstream": "a", "model": "claude-*"}, "*-v2": {"upstream": "b", "model": "*"}})
     assert labels(found, "claude/sonnet-5") == ["a/claude-sonnet-5"]

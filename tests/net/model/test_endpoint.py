@@ -52,6 +52,9 @@ def test_model_name_is_the_part_after_the_provider(model, name):
         ("mistral:mistral-large-latest", "mistral", "mistral-large-latest"),
         ("openai:o3", "openai", "o3"),
         ("azure:4o", "azure", "4o"),
+        ("azure:v2-prod", "azure", "v2-prod"),
+        ("vLLM:latest", "vllm", "latest"),
+        ("llama3:8b", "compatible", "llama3:8b"),
         ("ollama:mistral:7b", "ollama", "mistral:7b"),
     ],
 )

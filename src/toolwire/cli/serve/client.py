@@ -6,6 +6,7 @@ import argparse
 import difflib
 import json
 import os
+import re
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -43,6 +44,11 @@ exit codes: 0 done   2 wrong usage, or the gateway requires a key or has no mode
 _URL = "http://127.0.0.1:4141"
 KEY_VARIABLE = "TOOLWIRE_KEY"
 _NOT_RUNNING = frozenset({"overloaded", "timeout"})  # kinds of faults
+# a field of JSON or TOML whose text is a secret; `env_key` is the name of a variable
+_SECRET = re.compile(
+    r"""((?<!env_)(?:key|token|secret|password|authorization|headers)["']?\s*[:=]\s*)("(?:[^"\\\n]|\\.)*"|'[^'\n]*')""",
+    re.IGNORECASE,
+)
 _CLAUDE_ALIASES = ("ANTHROPIC_DEFAULT_OPUS_MODEL", "ANTHROPIC_DEFAULT_SONNET_MODEL")
 
 
@@ -161,16 +167,23 @@ def _read_key(variable: str | None) -> str:
 
 
 def _print_change(change: FileChange, key: str, shown: str) -> None:
-    """Print the changes of a file as a diff, with `shown` in place of the key."""
+    """Print the changes of a file as a diff, with `shown` in place of the key. Other secrets are hidden, too."""
     before = _read(change.path)
     if before == change.text:
         print(f"{change.path} is already up to date")
         return
     names = (str(change.path), str(change.path))
-    for line in difflib.unified_diff(before.splitlines(), change.text.splitlines(), *names, lineterm=""):
-        line = line.replace(key, shown)
+    texts = [_hide_secrets(text, key, shown).splitlines() for text in (before, change.text)]
+    for line in difflib.unified_diff(*texts, *names, lineterm=""):
         colour = {"+": "green", "-": "red"}.get(line[:1])
         print(line if colour is None else paint(line, colour))
+
+
+def _hide_secrets(text: str, key: str, shown: str) -> str:
+    """Replace the texts of fields such as `ANTHROPIC_AUTH_TOKEN`: the key by `shown`, others by `[hidden]`."""
+    written = {quote + key + quote for quote in "\"'"} | {json.dumps(key), json.dumps(key, ensure_ascii=False)}
+    hidden = _SECRET.sub(lambda found: found[1] + json.dumps(shown if found[2] in written else "[hidden]"), text)
+    return hidden.replace(key, shown)
 
 
 def _write(change: FileChange) -> None:

@@ -407,7 +407,7 @@ def _configured_row(settings: Settings, model: str) -> ModelRow | None:
     """Return the row of a model in the settings, with the names that its upstreams use; None if they have none.
 
     A row for every name, `*`, is not for a name with a provider: it would answer in the place of the chosen model. It
-    answers `mistral:7b`, the notation of Ollama, unless the settings have an upstream `mistral`.
+    answers `mistral:7b`, the notation of Ollama.
     """
     from ...gateway.config.settings import ModelRow
     from ...gateway.routing.router import target_model
@@ -427,16 +427,18 @@ def _configured_row(settings: Settings, model: str) -> ModelRow | None:
 
 def _names_provider(settings: Settings, model: str) -> bool:
     """Check for `provider/model` or `provider:model` of a known provider or of an upstream of the settings."""
-    from ...wire.models.profiles import split_model
     from ...wire.models.vendors import names
 
     upstream, upstream_model = _split_upstream(settings, model)
-    return bool(upstream_model) and (upstream in settings.upstreams or split_model(model)[0].lower() in names())
+    return bool(upstream_model) and (upstream in settings.upstreams or upstream in names())
 
 
 def _split_upstream(settings: Settings, model: str) -> tuple[str, str]:
     """Split `upstream/model` or `upstream:model`, as the gateway does; a known provider may have any case."""
-    name, _, upstream_model = re.sub("[/:]", "/", model, count=1).partition("/")
+    from ...wire.models.profiles import split_model
+    from ...wire.models.vendors import names
+
+    name, upstream_model = split_model(model, {*settings.upstreams, *names()})
     return (name if name in settings.upstreams else name.lower()), upstream_model
 
 

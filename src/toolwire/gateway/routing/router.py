@@ -8,6 +8,7 @@ provider (`previous_response_id`) goes only to upstreams of its own wire, and to
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from logging import INFO, WARNING, getLogger
@@ -27,7 +28,7 @@ from ...net.model.health import HealthState, TargetHealth
 from ...net.model.pass_through import max_same_wire_tools
 from ...run.tools.suggestions import NameIndex
 from ...wire.models.capabilities import ModelCapabilities
-from ...wire.models.profiles import overlay
+from ...wire.models.profiles import overlay, split_model
 from ..config.notation import toml_location
 from ..config.settings import ModelRow, TargetRow
 from ..faults import is_gateway_fault
@@ -284,16 +285,16 @@ class Router:
     def _find_row(self, model: str) -> tuple[str, ModelRow]:
         """Look up a model: by name (also with `:` for `/`), by pattern (longest first), then as `upstream/model`.
 
-        Raise UnknownModel if there is none.
+        `mistral:7b` is no model of an upstream `mistral`. Raise UnknownModel if there is none.
         """
-        upstream, mark, upstream_model = _split_model_name(model)
-        for name in (model, f"{upstream}/{upstream_model}"):
+        for name in (model, re.sub("[/:]", "/", model, count=1)):
             if name in self._models:
                 return name, self._models[name]
         for pattern in self._patterns:
             if fnmatchcase(model, pattern):
                 return pattern, self._models[pattern]
-        if mark and upstream_model and upstream in self._upstreams:
+        upstream, upstream_model = split_model(model, self._upstreams)
+        if upstream_model and upstream in self._upstreams:
             return model, ModelRow(upstream=upstream, model=upstream_model)
         raise UnknownModel(model)
 
@@ -343,12 +344,6 @@ class Router:
 def _list_names(names: Sequence[str]) -> str:
     listed = ", ".join(names[:_MAX_LISTED])
     return listed if len(names) <= _MAX_LISTED else f"{listed} and {len(names) - _MAX_LISTED} more"
-
-
-def _split_model_name(model: str) -> tuple[str, str, str]:
-    """Split `upstream/model` or `upstream:model` at the first mark; the model itself may contain either."""
-    slash, colon = model.partition("/"), model.partition(":")
-    return min(slash, colon, key=lambda parts: len(parts[0]))
 
 
 def target_model(model: str | None, pattern: str, requested: str) -> str:

@@ -316,7 +316,7 @@ def _check_context_max(context_max: int | None) -> int | None:
 
 def _split_model(model: str, base_url: str | None) -> tuple[Vendor, str]:
     """Split the name; with a base URL, one without a known provider is the server's own. ConfigError if a part is missing."""
-    provider, name = split_model(model)
+    provider, name = split_model(model, names())
     if provider.lower() in names():
         if not name:
             raise ConfigError(f"{model!r} names a provider but no model", hint=f"write {provider}/MODEL")

@@ -9,7 +9,7 @@ match; for each field the first one that sets it decides.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -50,18 +50,23 @@ def normalise_model(model: str) -> str:
     return _CLAUDE_VERSION.sub("-", name) if name.startswith("claude") else name
 
 
-# The end of a name such as `mistral:7b` in Ollama's notation. No provider's API has a model with such a name. Other tags,
-# such as `mistral:mine`, cannot be distinguished from a provider's model.
+# The end of a name such as `mistral:7b` in Ollama's notation. Other tags, such as `mistral:mine`, cannot be distinguished
+# from a provider's model. A server or deployment may have a name like a tag, such as `azure:v2-prod`.
 _TAG = re.compile(r"(latest|instruct|text|v\d++(\.\d++)*+|(e?\d++(\.\d++)?|\d++x\d++)[bm])(-[\w.-]+)?", re.IGNORECASE)
+# The providers that share their name with a family of models in Ollama's library. Mistral's API has no model like a tag.
+_FAMILIES = frozenset({"mistral"})
 
 
-def split_model(model: str) -> tuple[str, str]:
+def split_model(model: str, providers: Collection[str]) -> tuple[str, str]:
     """Split `provider/model` or `provider:model` at the first mark; the model itself may contain either.
 
-    The provider is "" if there is no mark, and if the part after a colon is a tag: `mistral:7b` is the name of a model.
+    The provider is "" if there is no mark. It is also "" for a model with a tag after a colon, such as `mistral:7b` or
+    `llama3:8b`, unless one of `providers` has the name before it, and no family of models: `azure:latest`.
     """
     provider, mark, name = min(model.partition("/"), model.partition(":"), key=lambda parts: len(parts[0]))
-    return ("", model) if not mark or (mark == ":" and _TAG.fullmatch(name)) else (provider, name)
+    is_known = not {provider, provider.lower()}.isdisjoint(providers) and provider.lower() not in _FAMILIES
+    is_tagged = mark == ":" and not is_known and _TAG.fullmatch(name)
+    return ("", model) if not mark or is_tagged else (provider, name)
 
 
 def match_capabilities(
