@@ -12,7 +12,6 @@ import argparse
 import asyncio
 import logging
 import os
-import re
 import shutil
 import signal
 import sys
