@@ -173,8 +173,8 @@ def _print_change(change: FileChange, key: str, shown: str) -> None:
         print(f"{change.path} is already up to date")
         return
     names = (str(change.path), str(change.path))
-    texts = [_hide_secrets(text, key, shown).splitlines() for text in (before, change.text)]
-    for line in difflib.unified_diff(*texts, *names, lineterm=""):
+    old, new = (_hide_secrets(text, key, shown).splitlines() for text in (before, change.text))
+    for line in difflib.unified_diff(old, new, *names, lineterm=""):
         colour = {"+": "green", "-": "red"}.get(line[:1])
         print(line if colour is None else paint(line, colour))
 
