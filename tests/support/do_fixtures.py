@@ -44,7 +44,7 @@ def load_fixture_commands(*folders):
 def render(source):
     """Return the text of a page, as `man` shows it."""
     data = source if isinstance(source, bytes) else source.encode()
-    return render_page(find_system_program("man"), data, VECTORS / "man")
+    return render_page(find_system_program("man"), data)
 
 
 def make_candidates(commands, reader=None):

@@ -7,12 +7,12 @@ import sys
 import msgspec
 import pytest
 
-from do_fixtures import VECTORS
+from do_fixtures import VECTORS, render
 from toolwire.retrieve.commands.catalogue import _FORMAT, Catalogue, Roots, _Cache, _FileRecord, find_roots
 from toolwire.retrieve.commands.command import CommandOption, Operand, SystemCommand
 from toolwire.retrieve.commands.command_index import CommandIndex
 from toolwire.retrieve.commands.command_tool import RefusedCall, make_command_line
-from toolwire.retrieve.commands.machine import MAX_FILE, open_private_folder, read_page
+from toolwire.retrieve.commands.machine import MAX_FILE, open_private_folder, read_manual, read_page, read_summaries
 from toolwire.retrieve.commands.manuals import read_bash_completion
 
 if sys.platform == "win32":
@@ -67,6 +67,76 @@ def test_page_with_a_pathological_text_is_read_in_linear_time(name, text, man):
     """Each of these took more than 25 seconds; a run of the tests would not end."""
     (man / "man1" / name).write_text(text)
     assert len(load(man)) <= 1
+
+
+def test_pages_beside_a_decompression_bomb_are_read(man):
+    (man / "man1" / "ls.1").write_bytes(PAGE.read_bytes())
+    (man / "man1" / "cat.1.gz").write_bytes(gzip.compress(bytes(3 * MAX_FILE)))
+    assert [command.name for command in load(man)] == ["ls"]
+
+
+def test_slow_page_does_not_hide_the_others(man, tmp_path, monkeypatch):
+    for name in ("ls", "cp", "mv", "rm", "cat"):
+        (man / "man1" / f"{name}.1").write_text(PAGE.read_text().replace("ls", name))
+    read, batches = read_summaries, []
+
+    def read_slowly(program, pages):
+        batches.append(len(pages))
+        if man / "man1" / "cp.1" in pages:
+            raise TimeoutError
+        return read(program, pages)
+
+    monkeypatch.setattr("toolwire.retrieve.commands.catalogue.read_summaries", read_slowly)
+    assert sorted(command.name for command in load(man, tmp_path / "cache")) == ["cat", "ls", "mv", "rm"]
+    batches.clear()
+    assert len(load(man, tmp_path / "cache")) == 4
+    assert batches == []  # the slow page is recorded
+
+
+def test_page_that_takes_too_long_is_not_read_again(man, tmp_path, monkeypatch):
+    (man / "man1" / "ls.1").write_bytes(PAGE.read_bytes())
+    calls = []
+
+    def render_slowly(*_):
+        calls.append(1)
+        raise TimeoutError
+
+    monkeypatch.setattr("toolwire.retrieve.commands.catalogue.render_page", render_slowly)
+    assert [load(man, tmp_path / "cache") for _ in range(2)] == [[], []]
+    assert len(calls) == 1
+
+
+def test_page_includes_no_file(man, tmp_path):
+    (tmp_path / "secret").write_text("hunter2\n")
+    requests = [
+        ".so {}",
+        ". mso {}",
+        "'so {}",
+        ".do so {}",
+        ".nx {}",
+        ".ds s so\n.\\*s {}",
+        ".als m mso\n.m {}",
+        ".trf {}",
+    ]
+    head = ".TH ls 1\n.SH NAME\nls \\- x\n.SH OPTIONS\n"
+    options = "".join(f".TP\n-{'abcdefgh'[n]}\ntext\n{one}\n" for n, one in enumerate(requests))
+    for before in ("", ".als m mso\n.m {}\n"):
+        page = (before + head + options).replace("{}", str(tmp_path / "secret"))
+        text = render(page)
+        assert "text" in text
+        assert "hunter2" not in text
+
+
+def test_link_to_a_page_stays_in_its_man_path(man, tmp_path):
+    (man / "man1" / "gls.1").write_bytes(gzip.compress(PAGE.read_bytes()))
+    (man / "man1" / "gls.1").rename(man / "man1" / "gls.1.gz")
+    (man / "man1" / "ls.1").write_text(".so man1/gls.1\n")
+    assert read_manual(man / "man1" / "ls.1") == PAGE.read_bytes()
+    (tmp_path / "outside.1").write_bytes(PAGE.read_bytes())
+    (man / "man1" / "loop.1").symlink_to(tmp_path / "outside.1")
+    for name in ("../outside.1", str(tmp_path / "outside.1"), "man1/loop.1", "/dev/zero", "man1"):
+        (man / "man1" / "ls.1").write_text(f".so {name}\n")
+        assert read_manual(man / "man1" / "ls.1") == b""
 
 
 def test_completion_of_line_breaks_is_read_in_linear_time():
@@ -145,7 +215,7 @@ def test_cache_of_somebody_else_is_rebuilt(plant, man, cached):
 
 
 @pytest.mark.parametrize(
-    "data", [b'{"format":3,"program_path":"\xff\xfe","files":{}}', b'{"x":' + b"[" * 100_000, b"", b"[]"]
+    "data", [b'{"format":4,"program_path":"\xff\xfe","files":{}}', b'{"x":' + b"[" * 100_000, b"", b"[]"]
 )
 def test_damaged_cache_is_rebuilt(data, man, cached):
     (file,) = cached.glob("commands-*.json")

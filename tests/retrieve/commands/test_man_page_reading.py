@@ -187,7 +187,7 @@ def test_page_that_was_not_rendered_is_read_at_the_next_start(tmp_path, monkeypa
         return Catalogue(roots, cache=tmp_path / "cache", find_program=lambda name: name).load()
 
     def fail(*_):
-        raise TimeoutError
+        raise OSError
 
     with monkeypatch.context() as patch:
         patch.setattr("toolwire.retrieve.commands.catalogue.render_page", fail)

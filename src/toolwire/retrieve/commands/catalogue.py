@@ -33,7 +33,7 @@ from .effects import refusal_reason, starts_programs
 from .machine import (
     BATCH,
     MAX_FILE,
-    read_page,
+    read_manual,
     read_private,
     read_regular,
     read_summaries,
@@ -52,7 +52,7 @@ MAX_SECONDS = 120.0  # the user waits for the first call; the files read so far 
 _MAX_WORKERS = 8  # of `man`; each is a pipeline of five programs
 _COMMON_PAGES = frozenset(name.replace(" ", "-") for name in COMMON_TASKS) | {name.split()[0] for name in COMMON_TASKS}
 
-_FORMAT = 3  # of the cache; to be raised when the readers change
+_FORMAT = 4  # of the cache; to be raised when the readers change
 _MAX_CACHE = 200_000_000  # bytes; MAX_FILES records of 10 kB on average
 _PAGE = re.compile(r"(?P<stem>.+)\.(?P<section>[168])[a-z]*(?P<gz>\.gz)?")
 _MAX_DASHES = 4  # 2**(dashes - 1) ways to split a name are searched in the page
@@ -203,15 +203,20 @@ class Catalogue:
         """Record the names and summaries of pages; an empty record for a page without a program or a summary."""
         if self._man is None:
             return
-        for start in range(0, len(pages), BATCH):
-            batch = pages[start : start + BATCH]
+        waiting = [pages[start : start + BATCH] for start in range(0, len(pages), BATCH)]
+        while waiting and time.monotonic() <= deadline:
+            batch = waiting.pop(0)
             named = [(page, self._command_words(page)) for page, status in batch if status.st_size <= MAX_FILE]
             words = {page: found for page, found in named if found and not self._is_refused(found[0])}
             try:
                 summaries = self._find_summaries(words)
+            except TimeoutError:
+                if len(batch) > 1:  # find the slow page, and read the others first
+                    half = len(batch) // 2
+                    waiting += [batch[:half], batch[half:]]
+                    continue
+                summaries = {}
             except OSError:
-                return
-            if time.monotonic() > deadline:
                 return
             for page, status in batch:
                 found = None
@@ -222,7 +227,8 @@ class Catalogue:
 
     def _find_summaries(self, words: Mapping[Path, tuple[str, ...]]) -> Mapping[Path, str]:
         if self._lexgrog is not None:
-            return read_summaries(self._lexgrog, list(words)) if words else {}
+            sources = {page: source for page in words if (source := _read_source(page))}
+            return read_summaries(self._lexgrog, sources) if sources else {}
         if words:
             self.problem = "the program lexgrog (of man-db) was not found: less common manuals are found by their names"
         return {page: f"{' '.join(name)} command" for page, name in words.items()}
@@ -245,14 +251,16 @@ class Catalogue:
             pool.shutdown(cancel_futures=True)
 
     def _render(self, page: Path) -> str | None:
-        """Return the text of a page; "" for a file that is too large or damaged, None if `man` did not render it."""
+        """Return the text of a page, or None if `man` could not start.
+
+        The text is "" for a file that is too large, damaged or slow: the next request must not wait for it again.
+        """
         assert self._man is not None
+        source = _read_source(page)
         try:
-            source = read_page(page)
-        except (OSError, EOFError, zlib.error, ValueError):
+            return render_page(self._man, source) if source else ""
+        except TimeoutError:
             return ""
-        try:
-            return render_page(self._man, source, page.parent.parent)
         except OSError:
             return None
 
@@ -343,6 +351,14 @@ class Catalogue:
             data = msgspec.json.encode(_Cache(_FORMAT, os.environ.get("PATH", ""), self._records))
             if len(data) <= _MAX_CACHE:
                 write_private(self._cache_file, data)
+
+
+def _read_source(page: Path) -> bytes:
+    """Return the source of a page; b"" for a file that is too large or damaged."""
+    try:
+        return read_manual(page)
+    except (OSError, EOFError, zlib.error, ValueError, RuntimeError):  # RuntimeError: a loop of links, in Python 3.11
+        return b""
 
 
 def _read_completion(path: Path, kind: str) -> list[SystemCommand]:

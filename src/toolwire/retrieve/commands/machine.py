@@ -6,7 +6,8 @@ to this user and no other user can write them.
 `lexgrog` returns the names and summaries of manuals, `man` the text of a page. Both get a fixed environment: no MANOPT,
 pager, width or language of the user. A page is untrusted. `man` reads it from a file without a name, after its type and
 size were checked; its output is cut off at a size, and its processes are ended after some seconds, because troff has
-loops. groff starts no program for a page (its safer mode).
+loops. groff starts no program for a page (its safer mode). A page includes no file, because its text would go to a model:
+a page that is only a link (`.so man1/other.1`) is resolved here, and groff's requests that open files are removed.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import sys
 import tempfile
 import threading
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -42,6 +43,44 @@ def read_page(path: Path) -> bytes:
         if len(data) > MAX_FILE:
             raise ValueError(f"{path} is larger than {MAX_FILE} bytes")
     return data
+
+
+def read_manual(page: Path) -> bytes:
+    """Read a page, or the page of the same man path that it only links to (`.so man1/other.1`).
+
+    Raises `OSError`, `EOFError`, `ValueError` or `zlib.error` for a page that is too large, damaged or no file.
+    """
+    source = read_page(page)
+    link = _LINK.match(source)
+    if link is None:
+        return source
+    root = page.parent.parent.resolve()
+    name = os.fsdecode(link[1])
+    for target in (root / name, root / f"{name}.gz"):
+        found = target.resolve()
+        if found.is_relative_to(root) and found.is_file():
+            return read_page(found)
+    return b""
+
+
+_LINK = re.compile(rb"(?:[.']\\\"[^\n]*\n|[ \t]*\n)*+[.']so[ \t]+([^\s\"]+)")
+_INCLUDE = re.compile(rb"^[ \t]*[.'][ \t]*(?:so|mso|soquiet|msoquiet|nx|psbb|lf).*$", re.MULTILINE)
+_HEADER = re.compile(rb"^[.'][ \t]*(?:TH|Dd)\b.*$", re.MULTILINE)
+
+
+def _without_includes(source: bytes) -> bytes:
+    r"""Return a page without requests that open files.
+
+    man-db's zsoelim reads the lines, so they are removed. groff also finds a request by a string or another name (`.als`),
+    so the requests are removed, too. `mso` is needed until the header has loaded the macros, so the header comes first.
+    The first line can name other preprocessors ('\" e), which include files as well: only tables (t) are kept.
+    """
+    found = _HEADER.search(source)
+    header = found[0].rstrip(b"\\\r") if found is not None else b".TH x 1"
+    rest = source if found is None else source[: found.start()] + source[found.end() :]
+    first = b"'\\\" t\n" if re.match(rb"'\\\" *\w*t", source) else b""
+    removed = b".rm so mso soquiet msoquiet nx trf cf psbb hpf hpfa\n"
+    return first + header + b"\n" + removed + _INCLUDE.sub(b"", re.sub(rb"\A'\\\"[^\n]*", b"", rest))
 
 
 def read_regular(path: Path, limit: int, *, is_private: bool = False) -> bytes:
@@ -119,7 +158,8 @@ def write_private(path: Path, data: bytes) -> None:
 
 _PAGE_SECONDS = 10.0  # to render a page; the longest pages, such as bash(1), take 0.5 seconds
 _MAX_RENDERED = 2_000_000  # bytes of a rendered page; bash(1) has 400,000
-_NAMES_SECONDS = 30.0  # for BATCH pages, which take 0.1 seconds
+_NAMES_SECONDS = 10.0  # for BATCH pages, which take 0.1 seconds
+_MAX_HEAD = 100_000  # bytes of a page for its name, which is at the beginning; BATCH copies take 50 MB at most
 _MAX_NAMES = 4_000_000  # bytes of the names and summaries of BATCH pages
 BATCH = 500  # below the limit of 128 KiB of arguments that any POSIX system with `man` has
 """Pages of one process of `lexgrog`."""
@@ -135,33 +175,34 @@ _ENVIRONMENT = {
 }
 
 
-def read_summaries(program: str, pages: Sequence[Path]) -> dict[Path, str]:
+def read_summaries(program: str, pages: Mapping[Path, bytes]) -> dict[Path, str]:
     """Return the summaries of up to BATCH pages; none for a page without one. `program`: the file of `lexgrog`.
 
+    It reads copies: it would follow links and decompress pages without a limit.
     Raises `OSError` for a program that cannot start or takes too long.
     """
-    batch = {str(page): page for page in pages}
     found: dict[Path, str] = {}
-    for line in _run([program, *batch], subprocess.DEVNULL, _NAMES_SECONDS, _MAX_NAMES).splitlines():
-        name, separator, rest = line.partition(': "')
-        path = batch.get(name)
-        title, dash, summary = rest.removesuffix('"').partition(" - ")
-        if path is None or not (separator and dash):
-            continue
-        if path not in found or path.name.startswith(f"{title}."):  # a page may describe several commands
-            found[path] = summary.strip()[:300]
+    with tempfile.TemporaryDirectory() as folder:
+        batch = {str(Path(folder, str(number))): page for number, page in enumerate(pages)}
+        for file, page in batch.items():
+            Path(file).write_bytes(_without_includes(pages[page])[:_MAX_HEAD])
+        for line in _run([program, *batch], subprocess.DEVNULL, _NAMES_SECONDS, _MAX_NAMES).splitlines():
+            name, separator, rest = line.partition(': "')
+            path = batch.get(name)
+            title, dash, summary = rest.removesuffix('"').partition(" - ")
+            if path is None or not (separator and dash):
+                continue
+            if path not in found or path.name.startswith(f"{title}."):  # a page may describe several commands
+                found[path] = summary.strip()[:300]
     return found
 
 
-def render_page(program: str, source: bytes, folder: Path) -> str:
-    """Return the text of a page, as `man` shows it. `folder`: a man path for pages that it includes (`.so`).
-
-    Raises `OSError` for a program that cannot start or takes too long: another time, the page may have a text.
-    """
+def render_page(program: str, source: bytes) -> str:
+    """Return the text of a page, as `man` shows it. Raise `OSError` for a program that cannot start or takes too long."""
     with tempfile.TemporaryFile() as file:
-        file.write(source)
+        file.write(_without_includes(source))
         file.seek(0)
-        output = _run([program, "-l", "/dev/stdin"], file.fileno(), _PAGE_SECONDS, _MAX_RENDERED, MANPATH=str(folder))
+        output = _run([program, "-l", "/dev/stdin"], file.fileno(), _PAGE_SECONDS, _MAX_RENDERED)
     return _FORMATTING.sub("", output).translate(_ASCII)
 
 
@@ -172,7 +213,11 @@ _FORMATTING = re.compile(
 _ASCII = {**dict.fromkeys((*range(0x2010, 0x2015), 0x2212), "-"), 0x2018: "'", 0x2019: "'", 0x201C: '"', 0x201D: '"'}
 
 
-def _run(vector: list[str], source: int, seconds: float, limit: int, **variables: str) -> str:
+# Bytes / 1024 of memory per process: a page can build a string without end. macOS has no such limit.
+_LIMITED = 'ulimit -v 1000000 2>/dev/null; exec "$0" "$@"'
+
+
+def _run(vector: list[str], source: int, seconds: float, limit: int) -> str:
     """Return the beginning of a program's output, and end the program and its children.
 
     Its messages and exit code are ignored: `lexgrog` fails if one page of many has no name.
@@ -180,8 +225,8 @@ def _run(vector: list[str], source: int, seconds: float, limit: int, **variables
     if sys.platform == "win32":
         raise FileNotFoundError(vector[0])
     process = subprocess.Popen(  # noqa: S603  # a list of arguments: a program of the system, and names of files
-        vector,
-        env={**_ENVIRONMENT, **variables},
+        ["/bin/sh", "-c", _LIMITED, *vector],
+        env=_ENVIRONMENT,
         cwd="/",
         stdin=source,
         stdout=subprocess.PIPE,
