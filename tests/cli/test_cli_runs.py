@@ -8,6 +8,7 @@ from contextlib import closing
 import pytest
 
 from toolwire import ToolCall, open_store
+from toolwire.cli.agent import output
 from toolwire.cli.main import main
 from toolwire.run import Claim, StoredRun
 from toolwire.testing import Upstream, says
@@ -382,3 +383,12 @@ def test_reading_a_store_that_does_not_exist_creates_no_file(command, tmp_path, 
     if command[0] != "trace":
         main(command)  # the default store
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("seconds", "age"),
+    [(-5, "just now"), (59, "just now"), (60, "1 min ago"), (7300, "2 h ago"), (200_000, "2 d ago")],
+)
+def test_age_of_a_run_has_one_unit(seconds, age, monkeypatch):
+    monkeypatch.setattr(output.time, "time", lambda: 1e9)
+    assert output.format_age(1e9 - seconds) == age

@@ -59,11 +59,18 @@ def no_keys(monkeypatch, tmp_path):
 
 
 @pytest.mark.finding("U13")
-def test_toolwire_alone_prints_help(capsys):
+def test_toolwire_alone_prints_help(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
     assert main([]) == 0
-    out = capsys.readouterr().out
-    assert "start here:" in out
-    assert "convert" in out
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) < 24, "a terminal of 24 rows has the prompt on the last one"
+    assert max(map(len, lines)) <= 80
+    assert "\x1b" not in "".join(lines)
+    assert any(line.startswith("translate  convert     ") for line in lines)
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    whole = capsys.readouterr().out
+    assert whole.index(lines[-2]) < whole.index("start here:") < whole.index("--version ")
 
 
 @pytest.mark.finding("U13")
@@ -74,7 +81,7 @@ def test_toolwire_alone_prints_help(capsys):
         (["mcp", "inspct"], "unknown command 'inspct' (did you mean inspect?)"),
         (["runs", "aprove"], "did you mean approve?"),
         (["completion", "bsh"], "did you mean bash?"),
-        (["xyzzy"], "use one of demo, with"),
+        (["xyzzy"], "use one of demo, doctor"),
         (["serve", "chek"], "unknown command 'chek' (did you mean check?)"),
         (["trace", "shw"], "unknown command 'shw' (did you mean show?)"),
     ],

@@ -78,9 +78,9 @@ def test_least_important_columns_are_left_out_before_names_wrap():
 @pytest.mark.finding("NU1")
 def test_names_wrap_after_separators():
     assert shown_lines(43)[1:4] == [
-        "anthropic/  anthropic  missing  ANTHROPIC_",
-        "MODEL                           API_KEY or",
-        "                                ANTHROPIC_",
+        "anthropic/  anthropic   missing  ANTHROPIC_",
+        "MODEL                            API_KEY or",
+        "                                 ANTHROPIC_",
     ]
 
 
@@ -210,3 +210,14 @@ def test_text_of_several_lines_wraps_below_its_own_indentation(monkeypatch):
         "   nine\\x1b",
     ]
     assert text_lines(text, stream=io.StringIO()) == ["one two three four five", "  six seven eight nine\\x1b"]
+
+
+@pytest.mark.parametrize("text", ["all the cuttings: 0.48 s", "all cuttings in 143 µs.", "they are 5,120 bytes (1)"])
+def test_number_and_unit_are_not_separated(text):
+    for width in range(9, len(text)):
+        assert not any(line[-1].isdigit() for line in wrap_text(text, width))
+
+
+def test_prose_shrinks_before_names_are_split():
+    rows = [("deepseek_dsml_v32", "arguments in tags with a type, in a block")]
+    assert lines_of(lay_out(rows, (), 32))[0].rstrip() == "deepseek_dsml_v32  arguments in"

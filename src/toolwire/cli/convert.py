@@ -45,9 +45,7 @@ _KINDS = ("request", "response", "stream", "tools", "error")
 
 def add_to(commands: Any) -> None:
     """Register `toolwire convert` with its options."""
-    parser = add_command(
-        commands, "convert", "translate a request, a response, a stream or tools to another wire", _HELP, run
-    )
+    parser = add_command(commands, "convert", "translate requests, answers, streams and tools", _HELP, run)
     parser.add_argument(
         "file", nargs="?", default="-", metavar="SOURCE", help=f"JSON, a stream, or {SOURCE_HELP}; - is standard input"
     )

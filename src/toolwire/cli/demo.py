@@ -29,7 +29,7 @@ from ..stream.strict import parse
 from .terminal.input import read_key
 from .terminal.layout import wrap_text
 from .terminal.options import add_command, add_flag
-from .terminal.output import ProgressBar, clear_screen, paint, paragraph, table, terminal_width
+from .terminal.output import ProgressBar, clear_screen, paint, table, terminal_width
 
 if TYPE_CHECKING:
     from ..ir.losses import Loss
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ..run.values.records import Store
 
 _HELP = """\
-Show three things in a few seconds: a call in five formats, a stream that is cut anywhere, a payment that survives kill -9.
+Show a call in five formats, a stream that is cut anywhere, and a payment that survives kill -9, in a few seconds.
 
 Offline, no key, nothing leaves this machine.
 
@@ -48,11 +48,16 @@ examples:
 """
 _WIDTH = 80  # columns; a screen is planned for the smallest usual terminal, 80 × 24
 _SCREENS = 3  # one message each
+_NEXT = [
+    ("next", "toolwire demo --all", "every wire and all pairs of wires"),
+    ("next", "toolwire doctor", "check keys, extras and servers"),
+    ("", "toolwire chat", "talk to a small model, offline"),
+]
 _WITH_DETAILS = 6  # the screens, and the three tables of `--all`
 
 
 def add_to(commands: Any) -> None:
-    parser = add_command(commands, "demo", "show three things in a few seconds: offline, no key", _HELP, run)
+    parser = add_command(commands, "demo", "a translation, a cut stream, a killed payment: offline", _HELP, run)
     add_flag(parser, "--all", "also print the details: every wire, all pairs of wires, figures")
     parser.add_argument("--seed", type=int, help="seed of the random cuts")
     add_flag(parser, "--serve", "ask a real model in this process through a gateway, in four protocols")
@@ -80,6 +85,8 @@ def run(arguments: argparse.Namespace) -> int:
         (title, *lines), is_right = screen()
         healthy &= is_right
         if waits:
+            if number > 1:
+                print()  # a terminal that cannot be cleared shows the screens one below the other
             clear_screen()
         print(f"{paint(f'{number}/{total}', 'dim')}  {title}", *lines, sep="\n", end="\n" if waits else "\n\n")
         if waits and number < _SCREENS and not _is_continued():
@@ -88,8 +95,9 @@ def run(arguments: argparse.Namespace) -> int:
         from .demo_details import show_details
 
         healthy &= show_details(random)
-    more = "" if arguments.all else "toolwire demo --all, "
-    print("\n".join(paragraph(f"next: {more}toolwire doctor, toolwire chat, toolwire formats")))
+    if waits and _width() == _WIDTH:  # narrower screens have more lines, and 24 at most
+        print()
+    print("\n".join(table(_NEXT[arguments.all :])))
     return 0 if healthy else 1
 
 

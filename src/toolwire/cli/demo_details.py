@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable
 from functools import partial
@@ -11,7 +12,8 @@ from statistics import median
 from typing import Any, Literal
 
 from ..ir import Message, Request, Response, Stop, Text, ToolCall, ToolResult, Usage, fold, unfold
-from .terminal.output import paint, table
+from .terminal.layout import wrap_text
+from .terminal.output import paint, paragraph, table, terminal_width
 
 
 def show_details(random: Random) -> bool:
@@ -32,9 +34,21 @@ _MARKS = {True: "✓", False: "✗"}
 _COLOURS = {"✓": "green", "✗": "red"}
 
 
-def _print_rows(rows: list[tuple[str, ...]]) -> None:
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+_LABEL = 23  # columns before a declaration: a mark and the longest name of a wire
+_LEAST = 50  # columns of a declaration; with fewer, the name has a line of its own
+
+
+def _wrap_json(document: Any, width: int) -> list[str]:
+    """Wrap a JSON document between its members and elements: strings stay whole, and no line begins with a comma."""
+    text = json.dumps(document, ensure_ascii=False, separators=(", ", ":"))
+    kept = _STRING.sub(lambda string: string[0].replace(" ", "\0"), text)
+    return [line.replace("\0", " ") for line in wrap_text(kept, width)]
+
+
+def _print_rows(rows: list[tuple[str, ...]], headers: tuple[str, ...]) -> None:
     """Colour the marks of the finished table; `table` would escape colours inside a cell."""
-    for line in table(rows, indent="  "):
+    for line in table(rows, headers, bold=True, indent="  "):
         mark = line.lstrip()[:1]
         print(line.replace(mark, paint(mark, _COLOURS[mark]), 1) if mark in _COLOURS else line)
     print()
@@ -52,7 +66,8 @@ def _show_function() -> bool:
     _print_title(4, "One Python function on every wire")
     declared = tool(get_weather)
     plain = [declared.name, declared.description, declared.input_schema]
-    rows: list[tuple[str, ...]] = []
+    width = min(terminal_width(), 100)
+    indent = _LABEL if width >= _LABEL + _LEAST else 5
     healthy = True
     for name in (*names(), mcp.NAME):
         codec: Any = mcp if name == mcp.NAME else get(name)
@@ -60,8 +75,13 @@ def _show_function() -> bool:
         (back,) = codec.decode_tools(written)
         good = same([back.name, back.description, back.input_schema], plain) and not len(losses)
         healthy &= good
-        rows.append((_MARKS[good], name, json.dumps(written[0], ensure_ascii=False)))
-    _print_rows(rows)
+        mark = _MARKS[good]
+        lines = [" " * indent + line for line in _wrap_json(written[0], width - indent)]
+        title = f"  {paint(mark, _COLOURS[mark])}  {paint(name, 'bold')}"
+        if indent == _LABEL:
+            title += lines.pop(0)[5 + len(name) :]
+        print(title, *lines, sep="\n")
+    print()
     return healthy
 
 
@@ -106,9 +126,9 @@ def _show_stream(random: Random) -> bool:
         calls = [call.arguments for call in fold(expected).calls]
         good = equal == 1000 and calls == [call.arguments for call in response.calls]
         healthy &= good
-        figures = f"{equal:,}/1,000 give the same {len(expected)} events · {len(data):,} bytes · {seconds:.2f} s"
-        rows.append((_MARKS[good], name, figures))
-    _print_rows(rows)
+        figures = (f"{equal:,}/1,000", str(len(expected)), f"{len(data):,}", f"{seconds:.2f} s")
+        rows.append((_MARKS[good], name, *figures))
+    _print_rows(rows, ("", "wire", "same result", "events", "bytes", "time"))
     return healthy
 
 
@@ -148,11 +168,10 @@ def _show_turn() -> bool:
             good = all(paired) and len(paired) == 2 and cities == ["Oslo", "Bern"]
             healthy &= good
             noted = "; ".join(f"{loss.concept} {loss.action}" for loss in there.losses) or "none"
-            figures = (
-                f"{sum(paired)}/2 results matched, {len(cities)}/2 calls back · {micros:,.0f} µs · losses: {noted}"
-            )
-            rows.append((_MARKS[good], f"{source} → {target}", figures))
-    _print_rows(rows)
+            figures = (f"{sum(paired) + len(cities)}/4", f"{micros:,.0f} µs", noted)
+            rows.append((_MARKS[good], f"{source} → {target}", *figures))
+    _print_rows(rows, ("", "request", "arrived", "time", "losses"))
+    print("\n".join([*paragraph("arrived: two results there, and two calls on the way back"), ""]))
     return healthy
 
 

@@ -47,7 +47,7 @@ _FLAGS = {
 
 
 def add_to(commands: Any) -> None:
-    parser = add_command(commands, "formats", "list the wires and the text formats with their capabilities", _HELP, run)
+    parser = add_command(commands, "formats", "list wires and text formats with their capabilities", _HELP, run)
     parser.add_argument("name", nargs="?", help="show only this wire, text format or model (MODEL or PROVIDER/MODEL)")
     parser.add_argument("--wire", help="the wire of a model; default: the provider's, or every wire with a row for it")
     parser.add_argument("--template", metavar="FILE", help=TEMPLATE_HELP)

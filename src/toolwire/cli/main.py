@@ -20,8 +20,9 @@ from .. import __version__
 from ..ir.errors import MissingExtra, ToolwireError
 from ..ir.hints import translate_hint
 from ..ir.terminal import neutralise_line
-from .terminal.options import CommandHelp, add_command
-from .terminal.output import neutralise_default_log, print_note
+from .terminal.layout import wrap_text
+from .terminal.options import add_command
+from .terminal.output import command_lines, neutralise_default_log, paint, print_note, terminal_width
 
 # `toolwire completion`: print the script that completes commands, options and values in a shell.
 
@@ -108,40 +109,51 @@ def _provider_names(**_: Any) -> list[str]:
 _VALUES = {"WIRE": _wire_names, "PROVIDER": _provider_names, "FORMAT": _format_names, "MODEL": _model_names}
 
 
-# Only the module of the given command is imported.
-_COMMANDS = {
-    "demo": "toolwire.cli.demo",
-    "with": "toolwire.cli.wrapped.command",
-    "run": "toolwire.cli.agent.run",
-    "chat": "toolwire.cli.agent.chat",
-    "do": "toolwire.cli.do.command",
-    "runs": "toolwire.cli.agent.runs",
-    "convert": "toolwire.cli.convert",
-    "parse": "toolwire.cli.parse",
-    "formats": "toolwire.cli.formats",
-    "models": "toolwire.cli.models",
-    "tools": "toolwire.cli.tools.command",
-    "audit": "toolwire.cli.audit",
-    "test": "toolwire.cli.test",
-    "mcp": "toolwire.cli.mcp.command",
-    "serve": "toolwire.cli.serve.command",
-    "console": "toolwire.cli.console",
-    "trace": "toolwire.cli.trace.command",
-    "learn": "toolwire.cli.learn.command",
-    "doctor": "toolwire.cli.doctor",
-    "completion": "toolwire.cli.main",
+# Only the module of the given command is imported. The groups are those of the help.
+_GROUPS = {
+    "start": {
+        "demo": "toolwire.cli.demo",
+        "doctor": "toolwire.cli.doctor",
+        "completion": "toolwire.cli.main",
+    },
+    "run": {
+        "with": "toolwire.cli.wrapped.command",
+        "run": "toolwire.cli.agent.run",
+        "chat": "toolwire.cli.agent.chat",
+        "do": "toolwire.cli.do.command",
+        "runs": "toolwire.cli.agent.runs",
+    },
+    "translate": {
+        "convert": "toolwire.cli.convert",
+        "parse": "toolwire.cli.parse",
+        "console": "toolwire.cli.console",
+        "formats": "toolwire.cli.formats",
+        "models": "toolwire.cli.models",
+    },
+    "tools": {
+        "tools": "toolwire.cli.tools.command",
+        "audit": "toolwire.cli.audit",
+        "test": "toolwire.cli.test",
+        "mcp": "toolwire.cli.mcp.command",
+    },
+    "operate": {
+        "serve": "toolwire.cli.serve.command",
+        "trace": "toolwire.cli.trace.command",
+        "learn": "toolwire.cli.learn.command",
+    },
 }
-_EPILOG = """\
-start here:
-  toolwire demo                                              offline, no key
-  toolwire with -m openai/gpt-5.6 -- claude                  Claude Code on another model
-  toolwire run "What is the weather in Paris?" -t tools.py -m openai/gpt-5.6
-  toolwire convert request.json --to anthropic
-  toolwire audit tools.py
-  toolwire doctor                                            check keys, extras and servers
-
-toolwire COMMAND --help shows examples.
-"""
+_COMMANDS = {name: module for group in _GROUPS.values() for name, module in group.items()}
+_ABOUT = "Write a tool once; call it from any model, over any wire."
+_MORE = "toolwire --help shows examples, toolwire COMMAND --help a command."
+_EXAMPLES = {
+    "toolwire demo": "what it does: offline, no key",
+    "toolwire with -m openai/gpt-5.6 -- claude": "Claude Code on another model",
+    'toolwire run "Weather in Paris?" -t tools.py -m openai/gpt-5.6': "a model that calls your functions",
+    "toolwire convert request.json --to anthropic": "a request for another provider",
+    "toolwire audit tools.py": "problems of your tools with each provider",
+    "toolwire doctor": "check keys, extras and servers",
+}
+_MAX_HELP = 100  # columns; longer lines are hard to read
 _INVALID_CHOICE = re.compile(
     r"argument (?P<name>[^:]*): invalid choice: '(?P<given>.*)' \(choose from (?P<known>[^()]*)\)"
 )
@@ -182,6 +194,42 @@ class CommandParser(argparse.ArgumentParser):
         return f"unknown option {option}" + (f" (did you mean {close[0]}?)" if close else "")
 
 
+class _MainParser(CommandParser):
+    """The parser of `toolwire` itself: its help lists the commands in groups."""
+
+    def format_help(self) -> str:
+        """Return the list of commands with examples and options."""
+        width = min(terminal_width(), _MAX_HELP)
+        lines = [
+            f"usage: {self.prog} [-h] [--version] COMMAND ...",
+            "",
+            *self.list_commands(),
+            "",
+            paint("start here:", "bold"),
+        ]
+        for example, about in _EXAMPLES.items():
+            lines += [f"  {part}" for part in (f"{paint('#', 'dim')} {paint(about, 'dim')}", *command_lines(example))]
+        lines += ["", paint("options:", "bold"), "  -h, --help  show this help", "  --version   show the version"]
+        return "\n".join(
+            [*lines, "", *wrap_text("toolwire COMMAND --help shows the examples of a command.", width), ""]
+        )
+
+    def list_commands(self) -> list[str]:
+        """Return the commands in their groups, each with a line, or more on a narrow terminal."""
+        width = min(terminal_width(), _MAX_HELP)
+        lists = [action for action in self._actions if isinstance(action, argparse._SubParsersAction)]
+        abouts = {choice.dest: choice.help or "" for choice in lists[0]._choices_actions}
+        left, right = max(map(len, _GROUPS)) + 2, max(map(len, _COMMANDS)) + 2
+        lines = [*wrap_text(_ABOUT, width), ""]
+        for group, names in _GROUPS.items():
+            for number, name in enumerate(names):
+                title = paint((group if number == 0 else "").ljust(left), "bold")
+                first, *others = wrap_text(abouts[name], width - left - right)
+                lines.append(f"{title}{paint(name.ljust(right), 'cyan')}{first}")
+                lines += [" " * (left + right) + other for other in others]
+        return lines
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code: 2 for errors, 130 after Ctrl-C.
 
@@ -207,7 +255,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if unknown:
             _refuse_unknown(parser, given, unknown)
         if "run" not in chosen:
-            parser.print_help()
+            print("\n".join([*parser.list_commands(), *wrap_text(_MORE, min(terminal_width(), _MAX_HELP))]))
             return 0
         code = int(chosen.run(chosen))
         sys.stdout.flush()
@@ -227,16 +275,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _make_parser(given: Sequence[str]) -> CommandParser:
+def _make_parser(given: Sequence[str]) -> _MainParser:
     """Return the parser with the given command only, which saves the import of the others; without a command, with all."""
-    parser = CommandParser(
-        prog="toolwire",
-        description="Write a tool once; call it from any model, over any wire.",
-        epilog=_EPILOG,
-        formatter_class=CommandHelp,
-    )
+    parser = _MainParser(prog="toolwire")
     parser.add_argument("--version", action="version", version=f"toolwire {__version__}")
-    commands = parser.add_subparsers(metavar="COMMAND")
+    commands = parser.add_subparsers(metavar="COMMAND", parser_class=CommandParser)
     named = [name for name in given[:1] if name in _COMMANDS]
     if not named and given[:1] != ["--version"]:  # the version needs no module of a command
         named = list(_COMMANDS)

@@ -131,8 +131,8 @@ def _list_providers(*, as_json: bool) -> int:
         return 0
     cells = [(v.name, v.wire, key_state(v), " or ".join(key.variable for key in v.keys) or "-") for v in rows]
     print("\n".join(table(cells, ("provider", "wire", "key", "environment variable"), bold=True, hide=("wire",))))
-    models = "A model is PROVIDER/MODEL; local/smollm2 runs in this process."
-    print_note(f"{models} toolwire models PROVIDER asks a provider for its models.", None)
+    print_note("A model is PROVIDER/MODEL; local/smollm2 needs no key.", None)
+    print_note("toolwire models PROVIDER asks a provider for its models.", None)
     return 0
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 from datetime import datetime
 from shlex import quote
 from typing import TYPE_CHECKING, Any
@@ -217,6 +218,15 @@ def describe_waiting(call: WaitingCall) -> str:
         lines.append(f"  expires: {format_time(call.expires_at)}")
     lines += [f"  nested: {reveal_line(inner.tool)}({reveal_line(dumps(inner.arguments))})" for inner in call.calls]
     return "\n".join(lines)
+
+
+def format_age(seconds: float) -> str:
+    """Format a past time of a store, relative to now: "3 min ago"."""
+    age = max(time.time() - seconds, 0)
+    if age < 60:
+        return "just now"
+    size, unit = (60, "min") if age < 3600 else (3600, "h") if age < 86400 else (86400, "d")
+    return f"{age // size:.0f} {unit} ago"
 
 
 def format_time(seconds: float) -> str:

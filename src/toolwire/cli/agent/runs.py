@@ -32,7 +32,7 @@ from .options import (
     open_tools,
     place_options,
 )
-from .output import JsonEvents, describe_waiting, format_time, print_outcome
+from .output import JsonEvents, describe_waiting, format_age, format_time, print_outcome
 
 if TYPE_CHECKING:
     from ...net.agent.answers import Answer
@@ -98,7 +98,7 @@ the model is unreachable
 
 def add_to(commands: Any) -> None:
     """Register `toolwire runs` with its actions: list, show, approve, deny, supply, resume, delete, sweep, rebuild."""
-    about = "list stored runs, approve or deny their waiting calls, continue or delete them"
+    about = "list, approve, resume or delete stored runs"
     text = "List, show and delete stored runs, decide about the calls that wait for approval, and continue runs."
     parser = add_command(commands, "runs", about, f"{text}\n\n{_EXAMPLES}")
     verbs = parser.add_subparsers(metavar="ACTION", required=True)
@@ -170,8 +170,10 @@ def _list(store: Store, arguments: argparse.Namespace) -> int:
     elif not runs:
         print("no stored runs" if arguments.status is None else f"no runs with the status {arguments.status}")
     else:
-        rows = [(run.run_id, _display_status(run), format_time(run.updated_at), run.summary) for run in runs]
+        changed = format_age if sys.stdout.isatty() else format_time
+        rows = [(run.run_id, _display_status(run), changed(run.updated_at), run.summary) for run in runs]
         print("\n".join(table(rows, ("run", "status", "changed", "summary"), hide=("changed",))))
+        print_note("toolwire runs show RUN shows a run and its waiting calls", None)
     return 0
 
 

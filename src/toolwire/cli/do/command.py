@@ -167,7 +167,7 @@ exit codes: 0 done, or shown   1 nothing fits, not confirmed, refused, or the co
 
 def add_to(commands: Any) -> None:
     """Register `toolwire do` with its options."""
-    parser = add_command(commands, "do", "turn a request into a command, and run it after confirmation", _HELP, run)
+    parser = add_command(commands, "do", "turn a request into a command, run it after confirmation", _HELP, run)
     parser.add_argument("request", nargs="?", help="what to do, in quotes; - is standard input")
     add_model_options(parser)
     add_flag(parser, "--yes", "do not ask before commands of the read-only list; others still need you")

@@ -134,7 +134,7 @@ examples:
 
 
 def add_to(commands: Any) -> None:
-    parser = add_command(commands, "mcp", "publish your functions to every MCP client, use any MCP server", _HELP)
+    parser = add_command(commands, "mcp", "publish your functions to MCP clients, use any MCP server", _HELP)
     subcommands = parser.add_subparsers(metavar="COMMAND", required=True)
     for add in _COMMANDS:
         add(subcommands)

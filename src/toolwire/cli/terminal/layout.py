@@ -4,8 +4,9 @@ A table whose columns fit keeps their natural widths. Otherwise it becomes narro
 
 1. Columns of prose shrink, the widest first, to `_PROSE` characters. Their cells wrap between words.
 2. The columns of `hide` are left out, the first one first. The caller prints their names.
-3. Names wrap as well, after their separators (`/`, `.`, `_`, `-` …); then prose shrinks to its longest word.
-4. Every row becomes a block of lines, each with a header and a cell, as in PostgreSQL's expanded output.
+3. Prose shrinks further, to `_MIN_PROSE` characters or its longest word.
+4. Names wrap as well, after their separators (`/`, `.`, `_`, `-` …).
+5. Every row becomes a block of lines, each with a header and a cell, as in PostgreSQL's expanded output.
 
 So no cell loses text. A word is broken only if it is wider than the terminal, which would break it anyway.
 """
@@ -18,12 +19,14 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 GAP = "  "  # between columns
-_PROSE = 24  # characters, about four words; narrower prose is harder to read than names that wrap
+_PROSE = 24  # characters, about four words
+_MIN_PROSE = 12  # characters, about two words; narrower prose is harder to read than names that wrap
 _MIN_VALUE = 20  # characters beside a label; with fewer, the label has a line of its own
-_WORDS = re.compile("[^ ]+")
+# A number and its unit are one word: "0.48" at the end of a line means nothing.
+_WORDS = re.compile(r"[^ ]+(?:(?<=\d) (?:µs|ms|s|min|h|%|[KMG]?i?B|bytes?)(?![^ .,;:)]))?")
 # A separator ends a piece. A dot, comma or colon before a digit does not: numbers, versions and ports stay whole.
 _PIECES = re.compile(r"(?:[^/._:,=&?|→-]|[.,:](?=\d))*+(?:[/_=&?|→-]|[.,:](?!\d))++|(?:[^/._:,=&?|→-]|[.,:](?=\d))++")
-_NUMBER = re.compile(r"[-+~]?\d[\d.,]* ?(?:%|ms|s|k|M|[KMG]?B)?")
+_NUMBER = re.compile(r"[-+~]?\d[\d.,]* ?(?:%|µs|ms|s|k|M|[KMG]?B)?")
 _STREAMED = re.compile(r"\n|[ \t]+|\x1b\[[\d;]*m|\x1b|[^ \t\n\x1b]+")
 _SGR = re.compile(r"\x1b\[[\d;]*m")
 _QUOTED = re.compile(r"""["][^"]*["]|'[^']*'""")
@@ -228,9 +231,9 @@ class _Widths(NamedTuple):
     """The width of a column: its natural one, and the bounds of the steps that make it smaller."""
 
     natural: int
-    wrapped: int  # prose, between words, to a width that can be read
-    split: int  # names, after separators
-    least: int  # prose to its longest word
+    wrapped: int  # prose, between words, to a width that is easy to read
+    tight: int  # prose, between words
+    least: int  # names, after separators
 
 
 def lay_out(rows: Sequence[Sequence[str]], headers: Sequence[str], width: int, hide: Iterable[str] = ()) -> TableLayout:
@@ -258,9 +261,9 @@ def _measure(cells: Sequence[str]) -> _Widths:
     words = [word for cell in cells for word in _WORDS.findall(cell)]
     least = max((text_width(piece) for word in words for piece in _PIECES.findall(word)), default=0)
     if any(cell.count(" ") >= 2 for cell in cells):
-        wrapped = max([min(natural, _PROSE), *map(text_width, words)])
-        return _Widths(natural, wrapped, wrapped, least)
-    return _Widths(natural, natural, least, least)
+        longest = max(map(text_width, words), default=0)
+        return _Widths(natural, *(max(min(natural, width), longest) for width in (_PROSE, _MIN_PROSE)), least)
+    return _Widths(natural, natural, natural, least)
 
 
 def _has_numbers(cells: Sequence[str]) -> bool:

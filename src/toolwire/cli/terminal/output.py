@@ -38,7 +38,7 @@ _SEVERITIES = {"error": "red", "warning": "yellow", "info": "blue"}
 _CELL_COLOURS = {
     "severity": _SEVERITIES,
     "level": _SEVERITIES,
-    "effect": {"pure": "green", "read": "green", "idempotent": "yellow", "write": "red"},
+    "effect": {"pure": "green", "read": "green", "idempotent": "yellow", "write": "yellow"},
     "wire": {
         "openai_chat": "green",
         "openai_responses": "cyan",
@@ -46,7 +46,15 @@ _CELL_COLOURS = {
         "gemini": "blue",
         "ollama": "magenta",
     },
-    "key": {"set": "green", "missing": "dim"},
+    "key": {"set": "green", "missing": "yellow", "not needed": "dim"},
+    "status": {
+        "waiting": "yellow",
+        "ready": "cyan",
+        "running": "blue",
+        "interrupted": "red",
+        "done": "green",
+        "failed": "red",
+    },
 }
 
 

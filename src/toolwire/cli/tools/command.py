@@ -140,7 +140,7 @@ exit codes: 0 done   2 wrong usage, unreadable source or unknown tool
 
 def add_to(commands: Any) -> None:
     """Register `toolwire tools` with its actions: list, show, index, search, eval, cost."""
-    about = "list, index and search the tools of a file, an MCP server, an API or a recording"
+    about = "list, show, index and search tools of any source"
     text = "List the tools of any source, index and search them, and measure their cost."
     parser = add_command(commands, "tools", about, f"{text}\n\n{_EXAMPLES}")
     actions = parser.add_subparsers(metavar="ACTION", required=True)
@@ -174,15 +174,20 @@ def _list(arguments: argparse.Namespace) -> int:
     rows = [(tool.name, tool.effect, str(count), _first_line(tool)) for tool, count in zip(tools, tokens, strict=True)]
     if rows:
         print("\n".join(table(rows, ("tool", "effect", "tokens", "description"), bold=True, hide=("tokens",))))
-    if any(_is_mcp(source) for source in arguments.source):
+    kinds = {_kind(source) for source in arguments.source}
+    if "mcp" in kinds:
         print_note("effects of MCP servers are write, unless the server is trusted in an mcpServers file", None)
+    if "functions" in kinds and any(tool.effect == "write" for tool in tools):
+        print_note('a function counts as write unless it declares its effect: @tool(effect="read")', None)
     print_note(f"{count_of(len(tools), 'tool')}, about {count_of(sum(tokens), 'token')}", None)
+    if tools:
+        print_note("toolwire tools show SOURCE NAME shows the parameters of a tool", None)
     return 0
 
 
-def _is_mcp(given: str) -> bool:
+def _kind(given: str) -> str:
     source = split_name(given)[1]
-    return not is_folder(source) and source_kind(source) == "mcp"
+    return "folder" if is_folder(source) else source_kind(source)
 
 
 def _show(arguments: argparse.Namespace) -> int:

@@ -55,7 +55,7 @@ exit codes: 0 done   2 wrong usage, or unreadable input
 
 def add_to(commands: Any) -> None:
     """Register `toolwire trace` with its actions: record, show, replay."""
-    about = "record the traffic of a gateway; show and replay runs and exchanges"
+    about = "record a gateway; show and replay runs and exchanges"
     text = "Record the traffic of a gateway in sanitised files; show and replay recorded runs and exchanges."
     examples = (_RECORD_EXAMPLES, _SHOW_EXAMPLES, _REPLAY_EXAMPLES)
     parser = add_command(commands, "trace", about, _help(text, *examples, end=_PRIVACY + _EXIT_CODES))
