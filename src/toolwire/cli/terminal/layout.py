@@ -262,7 +262,8 @@ def _measure(cells: Sequence[str]) -> _Widths:
     least = max((text_width(piece) for word in words for piece in _PIECES.findall(word)), default=0)
     if any(cell.count(" ") >= 2 for cell in cells):
         longest = max(map(text_width, words), default=0)
-        return _Widths(natural, *(max(min(natural, width), longest) for width in (_PROSE, _MIN_PROSE)), least)
+        easy, tight = (max(min(natural, width), longest) for width in (_PROSE, _MIN_PROSE))
+        return _Widths(natural, easy, tight, least)
     return _Widths(natural, natural, natural, least)
 
 
