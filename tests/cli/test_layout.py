@@ -78,9 +78,9 @@ def test_least_important_columns_are_left_out_before_names_wrap():
 @pytest.mark.finding("NU1")
 def test_names_wrap_after_separators():
     assert shown_lines(43)[1:4] == [
-        "anthropic/  anthropic   missing  ANTHROPIC_",
-        "MODEL                            API_KEY or",
-        "                                 ANTHROPIC_",
+        "anthropic/  anthropic  missing  ANTHROPIC_",
+        "MODEL                           API_KEY or",
+        "                                ANTHROPIC_",
     ]
 
 

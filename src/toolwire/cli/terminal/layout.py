@@ -4,8 +4,8 @@ A table whose columns fit keeps their natural widths. Otherwise it becomes narro
 
 1. Columns of prose shrink, the widest first, to `_PROSE` characters. Their cells wrap between words.
 2. The columns of `hide` are left out, the first one first. The caller prints their names.
-3. Prose shrinks further, to `_MIN_PROSE` characters or its longest word.
-4. Names wrap as well, after their separators (`/`, `.`, `_`, `-` …).
+3. Prose shrinks further, to `_MIN_PROSE` characters or its longest word, if no name has to wrap then.
+4. Names wrap as well, after their separators (`/`, `.`, `_`, `-` …); then prose shrinks to its longest word.
 5. Every row becomes a block of lines, each with a header and a cell, as in PostgreSQL's expanded output.
 
 So no cell loses text. A word is broken only if it is wider than the terminal, which would break it anyway.
@@ -232,8 +232,9 @@ class _Widths(NamedTuple):
 
     natural: int
     wrapped: int  # prose, between words, to a width that is easy to read
-    tight: int  # prose, between words
-    least: int  # names, after separators
+    tight: int  # the same, to the least width
+    split: int  # names, after separators
+    least: int  # prose to its longest word
 
 
 def lay_out(rows: Sequence[Sequence[str]], headers: Sequence[str], width: int, hide: Iterable[str] = ()) -> TableLayout:
@@ -247,8 +248,8 @@ def lay_out(rows: Sequence[Sequence[str]], headers: Sequence[str], width: int, h
             hidden.append(headers[number])
     if _total(column.least for column in measured.values()) > width:
         return TableLayout([], [_block(row, headers, width) for row in rows], [], [])
-    widths, *steps = map(list, zip(*measured.values(), strict=True))
-    for bounds in steps:
+    widths, wrapped, tight, split, least = map(list, zip(*measured.values(), strict=True))
+    for bounds in (wrapped, tight) if _total(tight) <= width else (wrapped, split, least):
         _shrink(widths, bounds, width)
     is_right = [_has_numbers([row[column] for row in rows]) for column in measured]
     lines = [_row_lines([row[column] for column in measured], widths, is_right) for row in every]
@@ -263,8 +264,8 @@ def _measure(cells: Sequence[str]) -> _Widths:
     if any(cell.count(" ") >= 2 for cell in cells):
         longest = max(map(text_width, words), default=0)
         easy, tight = (max(min(natural, width), longest) for width in (_PROSE, _MIN_PROSE))
-        return _Widths(natural, easy, tight, least)
-    return _Widths(natural, natural, natural, least)
+        return _Widths(natural, easy, tight, easy, least)
+    return _Widths(natural, natural, natural, least, least)
 
 
 def _has_numbers(cells: Sequence[str]) -> bool:
