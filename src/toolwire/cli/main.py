@@ -146,7 +146,7 @@ _COMMANDS = {name: module for group in _GROUPS.values() for name, module in grou
 _ABOUT = "Write a tool once; call it from any model, over any wire."
 _MORE = "toolwire --help shows examples, toolwire COMMAND --help a command."
 _EXAMPLES = {
-    "toolwire demo": "what it does: offline, no key",
+    "toolwire demo": "a short tour: offline, no key",
     "toolwire with -m openai/gpt-5.6 -- claude": "Claude Code on another model",
     'toolwire run "Weather in Paris?" -t tools.py -m openai/gpt-5.6': "a model that calls your functions",
     "toolwire convert request.json --to anthropic": "a request for another provider",
