@@ -134,7 +134,10 @@ async def test_ten_megabyte_argument_is_forwarded(front):
 @run
 async def test_body_with_a_million_keys_is_rejected(front):
     keys = b",".join(b'"k%d":%d' % (n, n) for n in range(1_000_000))
-    await assert_rejected(front, with_field(front, keys), 400, 413)
+    body = with_field(front, keys)
+    if front == "openai_chat":  # its own upstream would get the body while it arrives, and refuse it itself
+        body = body.replace(b'"openai_chat/m"', b'"anthropic/m"', 1)
+    await assert_rejected(front, body, 400, 413)
 
 
 @pytest.mark.gateway_bad_input(9, 10)
