@@ -31,6 +31,7 @@ examples:
   toolwire formats --template chat_template.jinja   the text format that a chat template writes
   toolwire formats --json | jq '.wires[].limits'
 """
+_SHOWN_FAMILIES = 1  # model patterns of a format in the list; `formats NAME` shows all of them
 _FLAGS = {
     "freeform": "tools whose input is plain text",
     "strict": "strict schemas per tool",
@@ -79,9 +80,11 @@ def run(arguments: argparse.Namespace) -> int:
     if in_text:
         lines = _describe_format(formats[0])
     elif formats:
-        rows = [(form.name, _format_flags(form), form.title, ", ".join(form.families) or "any") for form in formats]
-        lines += ["", *table(rows, ("text format", "", "calls", "models"), bold=True), ""]
-        lines.append("1 one call per turn   r reasoning   s has stop strings")
+        rows = [(form.name, _format_flags(form), form.title, _first_families(form)) for form in formats]
+        lines += ["", "mark: 1 one call per turn   r reasoning   s has stop strings"]
+        lines += ["", *table(rows, ("text format", "mark", "calls", "models"), bold=True, hide=("models",)), ""]
+        end = "toolwire formats NAME shows a wire or a format and all its models, such as: toolwire formats qwen"
+        lines += [paint(line, "dim") for line in paragraph(end)]
     print("\n".join(lines))
     return 0
 
@@ -147,6 +150,12 @@ def _text_format_lines(model: str) -> list[str]:
     """Name the text format in which the model writes calls, if its name is known."""
     found = detect(model)
     return [] if found is None else [f"calls in text: {found} (toolwire formats {found})", ""]
+
+
+def _first_families(form: Format) -> str:
+    """Return the first model pattern of a format: all of them would be most of the list."""
+    more = len(form.families) - _SHOWN_FAMILIES
+    return ", ".join(form.families[:_SHOWN_FAMILIES]) + (f", {more} more" if more > 0 else "") or "any"
 
 
 def _format_flags(form: Format) -> str:
@@ -237,4 +246,4 @@ def _as_sentence(wires: Sequence[str], values: Sequence[str]) -> str:
 
 
 def _join_values(values: frozenset[str]) -> str:
-    return " ".join(sorted(values)) or "-"
+    return ", ".join(sorted(values)) or "-"

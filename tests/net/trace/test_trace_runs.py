@@ -582,9 +582,13 @@ def test_timeline_fits_eighty_columns_and_shows_no_control_characters(tmp_path, 
 def test_usage_is_in_the_title(tmp_path, capsys):
     script = [replace(says(*CALLS), usage=Usage(100, 20)), replace(says("Done."), usage=Usage(150, 5))]
     assert main(["trace", "show", str(record(tmp_path, script))]) == 0
-    title = capsys.readouterr().out.splitlines()[0]
-    for text in ("run trip", "2 requests", "2 calls", "250 + 25 tokens"):
+    shown = capsys.readouterr()
+    title, _, headers, *_ = shown.out.splitlines()
+    for text in ("run trip", "2 requests", "2 calls", "tokens 250 in, 25 out"):
         assert text in title
+    assert headers.split()[0] == "operation"
+    assert headers.split()[-2:] == ["duration", "note"]
+    assert "--bodies shows the bodies" in " ".join(shown.err.split())
 
 
 @dataclass

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 
 _WIDEST = 160  # columns, also of a file; in longer bars the labels are far from their ends
-_MIN_BAR = 10  # characters; parallel operations stay distinguishable
-_MAX_LABEL = 28  # characters, at most a third of the terminal
+_MIN_BAR = 8  # characters: both ends of the axis, such as `0 413 ms`
+_MAX_LABEL = 28  # characters, at most half of the terminal
 _MAX_NOTE = 28  # characters, at most the rest beside the shortest bar
 _DURATION = 8  # characters of a duration column, such as `12.345 s`
 
@@ -49,15 +49,15 @@ class TimelineRow(NamedTuple):
 def draw_timeline(rows: Sequence[TimelineRow], total: float) -> list[str]:
     """Return the lines of a timeline: label, bar, duration and note. `total` is the length of the axis in milliseconds."""
     width = min(terminal_width(), _WIDEST)
-    most = min(_MAX_LABEL, width // 3)
+    most = min(_MAX_LABEL, width // 2)
     labels = [shorten("  " * min(row.depth, 6) + neutralise_line(row.label), most) for row in rows]
-    label_width = max(map(len, labels), default=0)
+    label_width = max(map(len, ["operation", *labels]))
     room = max(width - label_width - _DURATION - 6, _MIN_BAR)
     note_width = min(max((len(neutralise_line(row.note)) for row in rows), default=0), _MAX_NOTE, room - _MIN_BAR)
     bar_width = room - note_width
     end = format_ms(total)
-    axis = "0".ljust(bar_width - len(end)) + end
-    lines = [paint(f"{' ' * label_width}  {axis}".rstrip(), "dim")]
+    axis = ("0".ljust(bar_width - len(end)) + end)[-bar_width:]
+    lines = [paint(f"{'operation'.ljust(label_width)}  {axis}  duration  note", "dim")]
     for row, label in zip(rows, labels, strict=True):
         bar = paint(_bar(row, total, bar_width), row.colour)
         duration = "no end" if row.end is None else format_ms(row.end - row.start)
@@ -89,16 +89,18 @@ def format_ms(ms: float) -> str:
     return f"{ms / 1000:.2f} s" if ms < 120_000 else f"{ms / 60_000:.1f} min"
 
 
-_MAX_WIDTH = 80  # characters shown of arguments and results
+MAX_CONTENT = 2000  # characters shown of an argument or a result, a screen
+MAX_LISTED = 160  # the same, in a list of several traces
+CONTENT_HEADERS = ("kind", "tool", "content")
 
 
-def print_exchange(trace: ExchangeTrace, *, bodies: bool) -> None:
-    """Print the timeline, calls, results and losses, and with `bodies` the bodies."""
+def print_exchange(trace: ExchangeTrace, *, bodies: bool, most: int) -> None:
+    """Print the timeline, calls, results and losses, and with `bodies` the bodies. `most`: characters of a result."""
     print_title(_title_fields(trace))
     print()
     print("\n".join(draw_timeline(_rows(trace), trace.outcome.ms)))
     print(f"gateway overhead {format_ms(trace.outcome.overhead_ms)}")
-    _print_calls(decode_client_request(trace), decode_answer(trace.ingress))
+    _print_calls(decode_client_request(trace), decode_answer(trace.ingress), most)
     if trace.losses:
         print(f"\n{paint('losses', 'bold')}")
         print("\n".join(losses_table(trace.losses, sys.stdout)))
@@ -148,11 +150,11 @@ def _title_fields(trace: ExchangeTrace) -> list[str]:
     """Summarise the exchange: wire, model, upstream, status, error or stop reason, tokens."""
     outcome = trace.outcome
     there = f"{outcome.upstream}/{outcome.upstream_model}" if outcome.upstream else "no upstream"
-    how = " unchanged" if outcome.passed else ""
+    how = ", passed on unchanged" if outcome.passed else ""
     fields = [f"{trace.ingress.request.wire} {outcome.model} → {there}{how}", str(outcome.status)]
     fields += [outcome.error] if outcome.error else [outcome.stop] if outcome.stop else []
     if outcome.usage is not None:
-        fields.append(f"{outcome.usage.input} + {outcome.usage.output} tokens")
+        fields.append(f"tokens {outcome.usage.input} in, {outcome.usage.output} out")
     return fields
 
 
@@ -187,20 +189,20 @@ def _stream_row(answer: RecordedAnswer, depth: int) -> TimelineRow:
     return TimelineRow(f"stream, {count}", first, last, f"first at {format_ms(first)}", "dim", depth)
 
 
-def _print_calls(request: Request | None, response: Response | None) -> None:
+def _print_calls(request: Request | None, response: Response | None, most: int) -> None:
     """Print the results in the request, then the calls and the text of the response."""
     rows: list[tuple[str, str, str]] = []
     names = {part.id: part.name for part in _request_parts(request) if isinstance(part, ToolCall)}
     for result in _last_results(request):
-        rows.append(("result", result.name or names.get(result.call_id, result.call_id), short_line(result.text)))
+        rows.append(("result", result.name or names.get(result.call_id, result.call_id), short_line(result.text, most)))
     for call in response.calls if response is not None else ():
         arguments = dumps(call.arguments) if call.arguments is not None else call.raw or ""
-        rows.append(("call", call.name, short_line(arguments)))
+        rows.append(("call", call.name, short_line(arguments, most)))
     if response is not None and response.text:
-        rows.append(("text", "", short_line(response.text)))
+        rows.append(("text", "", short_line(response.text, most)))
     if rows:
         print()
-        print("\n".join(table(rows, ("", "tool", "content"))))
+        print("\n".join(table(rows, CONTENT_HEADERS, bold=True)))
 
 
 def _request_parts(request: Request | None) -> list[Part]:
@@ -211,8 +213,8 @@ def _last_results(request: Request | None) -> list[ToolResult]:
     return [part for part in _request_parts(request) if isinstance(part, ToolResult)]
 
 
-def short_line(text: str) -> str:
-    return shorten(" ".join(text.split()), _MAX_WIDTH)
+def short_line(text: str, most: int) -> str:
+    return shorten(" ".join(text.split()), most)
 
 
 def _print_bodies(trace: ExchangeTrace) -> None:

@@ -28,8 +28,19 @@ from ...run.traces.format import (
     RunEnded,
     RunStarted,
 )
-from ..terminal.output import json_text, losses_table, paint, table
-from .exchange import TimelineRow, draw_timeline, exchange_as_json, format_ms, print_exchange, print_title, short_line
+from ..terminal.output import json_text, losses_table, paint, print_note, table
+from .exchange import (
+    CONTENT_HEADERS,
+    MAX_CONTENT,
+    MAX_LISTED,
+    TimelineRow,
+    draw_timeline,
+    exchange_as_json,
+    format_ms,
+    print_exchange,
+    print_title,
+    short_line,
+)
 
 if TYPE_CHECKING:
     from ...run.traces.recordings import ExchangeTrace, RecordedSpan, RunTrace
@@ -38,15 +49,15 @@ if TYPE_CHECKING:
 _COLOURS = {"run": "green", "request": "blue", "call": "yellow", "approval": "dim"}
 
 
-def print_run(trace: RunTrace, *, bodies: bool) -> None:
-    """Print the timeline, calls, results and losses, and with `bodies` all recorded documents."""
+def print_run(trace: RunTrace, *, bodies: bool, most: int) -> None:
+    """Print the timeline, calls, results and losses, and with `bodies` all documents. `most`: characters of a result."""
     print_title(_title_fields(trace))
     print()
     print("\n".join(draw_timeline([_row(span) for span in trace.spans], trace.duration_ms)))
-    rows = _detail_rows(trace)
+    rows = _detail_rows(trace, most)
     if rows:
         print()
-        print("\n".join(table(rows, ("", "tool", "content"))))
+        print("\n".join(table(rows, CONTENT_HEADERS, bold=True)))
     if trace.losses:
         print(f"\n{paint('losses', 'bold')}")
         print("\n".join(losses_table(trace.losses, sys.stdout)))
@@ -65,7 +76,8 @@ def _title_fields(trace: RunTrace) -> list[str]:
     fields += [count_of(len(requests), "request"), count_of(len(calls), "call")]
     fields.append(format_ms(trace.duration_ms))
     if isinstance(end, RunEnded):
-        fields += [_format_usage(end.usage), _format_cost(end.cost), end.reason]
+        tokens = _format_usage(end.usage)
+        fields += [f"tokens {tokens}" if tokens else "", _format_cost(end.cost), end.reason]
     elif isinstance(end, OperationFailed):
         fields.append(end.type)
     else:
@@ -76,7 +88,7 @@ def _title_fields(trace: RunTrace) -> list[str]:
 def _format_usage(usage: Usage | None) -> str:
     if usage is None or (usage.input is None and usage.output is None):
         return ""
-    return f"{usage.input or 0} + {usage.output or 0} tokens"
+    return f"{usage.input or 0} in, {usage.output or 0} out"
 
 
 def _format_cost(cost: float | None) -> str:
@@ -128,7 +140,7 @@ def _response_note(body: Any, cost: float | None) -> tuple[str, bool]:
     return ", ".join(filter(None, (fault.get("kind"), tokens, _format_cost(cost)))), bool(fault)
 
 
-def _detail_rows(trace: RunTrace) -> list[tuple[str, str, str]]:
+def _detail_rows(trace: RunTrace, most: int) -> list[tuple[str, str, str]]:
     """Return the calls with arguments and results, and the text of the last response."""
     rows: list[tuple[str, str, str]] = []
     text = ""
@@ -136,12 +148,12 @@ def _detail_rows(trace: RunTrace) -> list[tuple[str, str, str]]:
         start, end = span.start, span.end
         if isinstance(start, CallStarted) and isinstance(start.call, dict):
             name = str(start.call.get("name", ""))
-            rows.append(("call", name, short_line(_arguments_text(start.call))))
+            rows.append(("call", name, short_line(_arguments_text(start.call), most)))
             if isinstance(end, ResultReturned):
-                rows.append(("result", name, short_line(_result_text(end.result))))
+                rows.append(("result", name, short_line(_result_text(end.result), most)))
         elif isinstance(end, ResponseReceived) and span.depth <= 1 and isinstance(end.body, dict):
             text = "".join(part.get("text", "") for part in end.body.get("parts", []) if part.get("part") == "text")
-    return [*rows, ("text", "", short_line(text))] if text else rows
+    return [*rows, ("text", "", short_line(text, most))] if text else rows
 
 
 def _arguments_text(call: dict[str, Any]) -> str:
@@ -186,13 +198,17 @@ def show(arguments: argparse.Namespace) -> int:
         documents = [run_as_json(trace) if isinstance(trace, RunTrace) else exchange_as_json(trace) for trace in traces]
         print(json_text(documents[0] if len(documents) == 1 else documents))
         return 0
+    most = MAX_CONTENT if len(traces) == 1 else MAX_LISTED
     for number, trace in enumerate(traces, 1):
         if len(traces) > 1:
             print(paint(f"{'' if number == 1 else chr(10)}── {number} of {len(traces)} ──", "dim"))
         if isinstance(trace, RunTrace):
-            print_run(trace, bodies=arguments.bodies)
+            print_run(trace, bodies=arguments.bodies, most=most)
         else:
-            print_exchange(trace, bodies=arguments.bodies)
+            print_exchange(trace, bodies=arguments.bodies, most=most)
+    if not arguments.bodies:
+        chosen = " --exchange N" if len(traces) > 1 else ""
+        print_note(f"toolwire trace show {arguments.file}{chosen} --bodies shows the bodies", None)
     return 0
 
 
@@ -218,7 +234,7 @@ def _load_traces(arguments: argparse.Namespace) -> list[RunTrace | ExchangeTrace
     found = read_traces(path)
     number = arguments.exchange
     if number is not None and number > len(found):
-        raise ConfigError(f"{path.name} has {count_of(len(found), 'trace')}, and no number {number}")
+        raise ConfigError(f"{path.name} has {count_of(len(found), 'exchange')}, and no number {number}")
     chosen = found if number is None else [found[number - 1]]
     return [(run_of if header.kind == "run" else exchange_of)(header, events, path.name) for header, events in chosen]
 

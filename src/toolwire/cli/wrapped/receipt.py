@@ -13,6 +13,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from ...ir.response import Response, Usage, add_usage
@@ -87,6 +88,8 @@ class Receipt:
         print(paint("toolwire", "bold", sys.stderr), file=sys.stderr)
         cells = [(name, neutralise_line(clean(text))) for name, text in rows]
         print("\n".join(table(cells, indent="  ", stream=sys.stderr)), file=sys.stderr, flush=True)
+        if recording is not None:
+            print_note(f"toolwire trace show {quote(recording)}", None)
         if self._strangers:
             print_note(f"refused {count_of(self._strangers, 'request')} without the key of this run")
 
