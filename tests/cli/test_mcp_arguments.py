@@ -84,8 +84,8 @@ def test_words_are_typed_by_the_schema(words, expected):
 @every_case(
     ("words", "message"),
     [
-        (["cty=Oslo"], "forecast has no parameter 'cty' (did you mean city?)"),
-        (["city=x", "filter.nme=a"], "forecast has no parameter 'filter.nme' (did you mean filter.name?)"),
+        (["cty=Oslo"], "forecast has no parameter 'cty' (did you mean 'city'?)"),
+        (["city=x", "filter.nme=a"], "forecast has no parameter 'filter.nme' (did you mean 'filter.name'?)"),
         (
             ["city=x", "days=two"],
             "days must be integer 1 to 7, got 'two' (give a value of this type, or JSON: days:=…)",

@@ -199,7 +199,7 @@ def test_show_prints_parameters_of_one_tool(sources, capsys):
 
 def test_show_suggests_the_nearest_name(sources, capsys):
     assert main(["tools", "show", sources["functions"], "get_wether"]) == 2
-    assert "did you mean get_weather?" in capsys.readouterr().err
+    assert "did you mean 'get_weather'?" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -286,7 +286,7 @@ def test_search_filters_by_effect_and_server(folder, capsys):
     assert names("--server", "pets") == {"find_pet"}
     assert names("--server", "pets", "--effect", "read") == set()
     assert main([*query, "--server", "pet"]) == 2
-    assert "the index has no server 'pet' (did you mean pets?)" in capsys.readouterr().err
+    assert "the index has no server 'pet' (did you mean 'pets'?)" in capsys.readouterr().err
 
 
 def test_search_in_a_source_needs_no_file(folder, capsys):

@@ -47,7 +47,7 @@ def test_call_reports_failing_and_unknown_tools():
     code, _, err = served("call", "conjugat")
     assert (code, err) == (
         2,
-        "toolwire: the tool conjugat does not exist (did you mean conjugate? available: conjugate)\n",
+        "toolwire: the tool conjugat does not exist (did you mean 'conjugate'? available: conjugate)\n",
     )
     code, _, err = served("call", "conjugate", "[1]")
     assert code == 2

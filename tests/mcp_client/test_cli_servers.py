@@ -102,13 +102,13 @@ def test_traffic_over_http_shows_no_token(toolwire_mcp, monkeypatch):
 def test_read_and_prompt(toolwire_mcp):
     assert toolwire_mcp("read", SERVED, "notes://monday", *ENVIRONMENT) == (0, "notes of monday\n", "")
     code, _, err = toolwire_mcp("read", SERVED, "note://monday", *ENVIRONMENT)
-    assert (code, "did you mean notes://{day}?" in err) == (2, True)
+    assert (code, "did you mean 'notes://{day}'?" in err) == (2, True)
     code, out, _ = toolwire_mcp("prompt", SERVED, "review", "code=x = 1", *ENVIRONMENT)
     assert (code, out.splitlines()[0], "x = 1" in out) == (0, "── user ──", True)
     code, _, err = toolwire_mcp("prompt", SERVED, "review", *ENVIRONMENT)
     assert (code, err) == (2, "toolwire: missing arguments of the prompt review: code (add code=…)\n")
     code, _, err = toolwire_mcp("prompt", SERVED, "reviw", *ENVIRONMENT)
-    assert (code, err) == (2, "toolwire: the prompt reviw does not exist (did you mean review?)\n")
+    assert (code, err) == (2, "toolwire: the prompt reviw does not exist (did you mean 'review'?)\n")
 
 
 def test_server_of_the_official_sdk(toolwire_mcp, sdk_server):

@@ -88,7 +88,7 @@ def test_an_unknown_option_suggests_the_right_one():
     for give in (toolwire.tool, Toolbox().with_options):
         with pytest.raises(ConfigError) as caught:
             give(time_out=5)
-        assert caught.value.hint == "did you mean timeout?"
+        assert caught.value.hint == "did you mean 'timeout'?"
 
 
 def test_an_example_that_does_not_fit_the_schema_is_refused():

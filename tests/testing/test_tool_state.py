@@ -108,7 +108,7 @@ def test_reproduction_is_a_copyable_command():
 
 
 def test_unknown_check_and_limits_are_refused():
-    with pytest.raises(ConfigError, match="did you mean crash"):
+    with pytest.raises(ConfigError, match="did you mean 'crash"):
         require_checks(("crahs",))
     with pytest.raises(ConfigError, match="timeout must be positive, got 0"):
         ToolTestSettings(timeout=0)

@@ -242,7 +242,7 @@ def test_wrong_usage_is_explained(tmp_path):
     file = write_tools(tmp_path, '@toolwire.tool\ndef save(text: str) -> str:\n    """Save."""\n    return text\n')
     broken = tmp_path / "broken.py"
     broken.write_text("1 / 0")
-    with pytest.raises(ConfigError, match="did you mean crash"):
+    with pytest.raises(ConfigError, match="did you mean 'crash"):
         findings(file, ignore=("crahs",))
     with pytest.raises(ConfigError, match="no tool matches nope"):
         findings(file, tool="nope")

@@ -13,7 +13,7 @@ import msgspec
 from ..ir.errors import ConfigError, ProtocolError, ToolwireError
 from ..ir.losses import Loss, LossError, require_lossless
 from ..ir.terminal import neutralise_json, neutralise_line
-from .sources.documents import read_bytes, replace_file
+from .sources.documents import name_file, read_bytes, replace_file
 from .sources.tool_source import SOURCE_HELP, add_source_options, read_declared, source_kind
 from .terminal.options import add_command, add_flag, add_model
 from .terminal.output import columns, json_text, paint, print_losses, print_note
@@ -78,6 +78,8 @@ def run(arguments: argparse.Namespace) -> int:
             results[target] = convert(target)
         except ToolwireError as error:
             if len(targets) == 1:
+                if isinstance(error, ProtocolError):
+                    name_file(arguments.file, error)
                 raise
             failures[target] = str(error)
     lossy = _is_lossy(results)
@@ -149,9 +151,9 @@ def _read_input(arguments: argparse.Namespace) -> tuple[str, str, _ToTarget]:
     data = read_bytes(file)
     try:
         source, kind = _detect_wire(data, arguments)
-    except ProtocolError:
+    except ProtocolError as error:
         if source_type != "recording" or arguments.kind not in (None, "tools"):
-            raise
+            raise name_file(file, error) from None
         return source_type, "tools", partial(_encode_tools, read_declared(file, arguments))
     return source, kind, partial(_convert, data, source, kind, arguments.model)
 
@@ -264,7 +266,7 @@ def _print_results(
         else:
             print("\n".join(columns(texts)))
         sys.stdout.flush()
-    print_note(f"{source} {kind}", "dim")
+    print_note(f"input: {source} {kind}", "dim")
     for target, (_, losses) in results.items():
         print_losses(f"{paint(target, 'bold', sys.stderr)}: ", losses)
     for target, reason in failures.items():

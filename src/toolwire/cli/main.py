@@ -19,10 +19,9 @@ from typing import Any, NoReturn
 from .. import __version__
 from ..ir.errors import MissingExtra, ToolwireError
 from ..ir.hints import translate_hint
-from ..ir.terminal import neutralise_line
 from .terminal.layout import wrap_text
 from .terminal.options import add_command
-from .terminal.output import command_lines, neutralise_default_log, paint, print_note, terminal_width
+from .terminal.output import command_lines, neutralise_default_log, paint, print_error, terminal_width
 
 # `toolwire completion`: print the script that completes commands, options and values in a shell.
 
@@ -175,7 +174,7 @@ class CommandParser(argparse.ArgumentParser):
         if match is not None:
             known = [name.strip("'") for name in match["known"].split(", ")]
             close = get_close_matches(match["given"], known, 1)
-            hint = f"did you mean {close[0]}?" if close else f"use one of {', '.join(known)}"
+            hint = f"did you mean {close[0]!r}?" if close else f"use one of {', '.join(known)}"
             is_command = match["name"].isupper() or "|" in match["name"]
             what = "command" if is_command else f"value for {match['name']}"
             message = f"unknown {what} {match['given']!r} ({hint})"
@@ -183,7 +182,7 @@ class CommandParser(argparse.ArgumentParser):
             unknown = next((text for text in before if text.startswith("--") and not self._has_option(text)), None)
             if unknown is not None:  # the value of a misspelt option was read as a command
                 message = self.describe_unknown(unknown)
-        print_note(f"{self.prog}: {message}", None)
+        print_error(message, program=self.prog)
         self.exit(2, f"See {self.prog} --help.\n")
 
     def _has_option(self, text: str) -> bool:
@@ -262,14 +261,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return code
     except ToolwireError as error:
         error.hint = translate_hint(error.hint, "setting" if given[:1] == ["serve"] else "option")
-        print_note(f"toolwire: {neutralise_line(str(error))}", None)
+        advice = f" ({error.hint})"
+        text = str(error)
+        print_error(text.removesuffix(advice), error.hint if text.endswith(advice) else "")
         return 2
     except BrokenPipeError:
         _discard_stdout()  # the reader closed the pipe, for example `head`
         return 0
     except OSError as error:
         _discard_stdout()
-        print_note(f"toolwire: {neutralise_line(_describe_os_error(error))}", None)
+        print_error(_describe_os_error(error))
         return 2
     except KeyboardInterrupt:
         return 130

@@ -90,7 +90,7 @@ def test_missing_key_error_names_the_variable():
         ("gpt-5", "has no provider"),
         ("", "has no provider"),
         ("openai/", "no model"),
-        ("zzz/m", "use one of alibaba, anthropic"),
+        ("zzz/m", "`toolwire models` lists the providers"),
         ("mistral:7b", "as in ollama/mistral:7b"),
         ("qwen3:8b", "as in ollama/qwen3:8b"),
     ],

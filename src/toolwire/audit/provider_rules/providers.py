@@ -91,7 +91,7 @@ def _wire_of(body: Object, provider: str) -> str:
     """
     if provider not in PROVIDERS:
         close = get_close_matches(provider, PROVIDERS, 1, 0.5)
-        hint = f"did you mean {close[0]}?" if close else f"use one of {', '.join(PROVIDERS)}"
+        hint = f"did you mean {close[0]!r}?" if close else f"use one of {', '.join(PROVIDERS)}"
         raise ConfigError(f"unknown provider {provider!r}", hint=hint)
     wires = PROVIDERS[provider]
     if len(wires) == 1:

@@ -263,7 +263,7 @@ def _unknown_parameter(tool: str, path: str, outer: str, name: str, known: list[
     where = f"{tool} has no parameter {path!r}"
     close = nearest(name, known)
     if close:
-        return ConfigError(where, hint=f"did you mean {outer}{close}?")
+        return ConfigError(where, hint=f"did you mean {outer + close!r}?")
     names = ", ".join(f"{outer}{one}" for one in known[:_MAX_SHOWN]) or "none"
     return ConfigError(where, hint=f"parameters: {names}; a JSON object is sent as it is")
 

@@ -209,7 +209,7 @@ def _unusable_tool(client: McpClient, name: str) -> ConfigError:
     close = nearest(name, list(client.tools))
     names = list(client.tools)[:_MAX_LISTED]
     more = "" if len(client.tools) <= _MAX_LISTED else f" and {len(client.tools) - _MAX_LISTED} more"
-    suggestion = "" if close is None else f"did you mean {close}? "
+    suggestion = "" if close is None else f"did you mean {close!r}? "
     return ConfigError(
         f"the tool {name} does not exist", hint=f"{suggestion}available: {', '.join(names) or 'none'}{more}"
     )
@@ -282,7 +282,7 @@ async def _suggest(client: McpClient, uri: str) -> str:
     if not known:
         return "the server lists no resources"
     close = nearest(uri, known)
-    return "toolwire mcp inspect SERVER lists the resources" if close is None else f"did you mean {close}?"
+    return "toolwire mcp inspect SERVER lists the resources" if close is None else f"did you mean {close!r}?"
 
 
 _PROMPT_HELP = """\
@@ -357,7 +357,7 @@ def _check_arguments(given: list[Assignment], declared: Object, prompt: str) -> 
 def _unknown_name(message: str, name: str, known: list[str]) -> ConfigError:
     close = nearest(name, known)
     listed = ", ".join(known[:_MAX_LISTED]) or "none"
-    return ConfigError(message, hint=f"available: {listed}" if close is None else f"did you mean {close}?")
+    return ConfigError(message, hint=f"available: {listed}" if close is None else f"did you mean {close!r}?")
 
 
 def _print_messages(answer: Object, printer: PartPrinter) -> None:

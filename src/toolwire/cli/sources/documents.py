@@ -167,8 +167,14 @@ def parse_file(file: str, data: bytes) -> Any:
     try:
         return _parse(data)
     except ProtocolError as error:
-        error.message = f"{file} is {error.message}" if error.message.startswith("not ") else f"{file}: {error.message}"
-        raise
+        raise name_file(file, error) from None
+
+
+def name_file(file: str, error: ProtocolError) -> ProtocolError:
+    """Put the name of the file that has the problem before the message of an error, and return the error."""
+    name = "standard input" if file == "-" else file
+    error.message = f"{name} is {error.message}" if error.message.startswith("not ") else f"{name}: {error.message}"
+    return error
 
 
 def read_bytes(file: str) -> bytes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import sys
 import threading
 import time
@@ -33,6 +34,8 @@ _COLOURS = {
 }
 _MAX_COLUMNS = 10_000  # a larger COLUMNS is a mistake, and lines are padded to it
 _USUAL_COLUMNS = 100  # of a terminal that does not know its width, and of a rule below the headers in a file
+_COMMAND = re.compile(r"(?:pip|toolwire) ")  # the begin of a hint that is a command
+_QUOTED_COMMAND = re.compile(r"`[^`]{1,60}`")  # longer ones do not fit a line
 _SEVERITIES = {"error": "red", "warning": "yellow", "info": "blue"}
 # One colour for one meaning in every table: header, then cell.
 _CELL_COLOURS = {
@@ -185,6 +188,24 @@ def print_note(text: str, colour: str | None = "yellow") -> None:
     first, *others = paragraph(text, "  ", sys.stderr)
     for line in (first[2:], *others):
         print(paint(line, colour, sys.stderr), file=sys.stderr)
+
+
+def print_error(message: str, hint: str = "", *, program: str = "toolwire") -> None:
+    """Print an error, which is untrusted text, to standard error: `toolwire: message (hint)`.
+
+    On a terminal, the program is red, and commands can be copied: a hint that is a command has a line of its own, which
+    only the terminal breaks, and a command in backticks stays on one line.
+    """
+    is_terminal = sys.stderr.isatty()
+    own_line = hint if is_terminal and _COMMAND.match(hint) else ""
+    text = neutralise_line(f"{program}: {message}" + (f" ({hint})" if hint and not own_line else ""))
+    if is_terminal:
+        text = _QUOTED_COMMAND.sub(lambda quoted: quoted[0].replace(" ", "\xa0"), text)
+    first, *others = (line.replace("\xa0", " ") if is_terminal else line for line in paragraph(text, "  ", sys.stderr))
+    first = first[2:]
+    if first.startswith(f"{program}:"):
+        first = paint(f"{program}:", "red", sys.stderr) + first[len(program) + 1 :]
+    print("\n".join([first, *others, *([f"  {neutralise_line(own_line)}"] if own_line else ())]), file=sys.stderr)
 
 
 def print_command(command: str, purpose: str) -> None:

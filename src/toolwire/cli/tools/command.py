@@ -82,7 +82,7 @@ def _require_server(index: ToolIndex, server: str) -> None:
     known = sorted({indexed.server for indexed in index})
     if server not in known:
         close = get_close_matches(server, known, 3)
-        hint = f"did you mean {', '.join(close)}?" if close else f"its servers: {', '.join(known[:20])}"
+        hint = f"did you mean {', '.join(map(repr, close))}?" if close else f"its servers: {', '.join(known[:20])}"
         raise ConfigError(f"the index has no server {server!r}", hint=hint)
 
 
@@ -199,7 +199,7 @@ def _show(arguments: argparse.Namespace) -> int:
     tool = tools.get(arguments.name)
     if tool is None:
         close = get_close_matches(arguments.name, list(tools)[:10_000], 3)
-        hint = f"did you mean {', '.join(close)}?" if close else "list them with toolwire tools list SOURCE"
+        hint = f"did you mean {', '.join(map(repr, close))}?" if close else "list them with toolwire tools list SOURCE"
         raise ConfigError(f"unknown tool {arguments.name!r}", hint=hint)
     if arguments.json:
         _print_json([tool])

@@ -121,7 +121,7 @@ def require_option_names(names: Iterable[str]) -> None:
             from difflib import get_close_matches  # imported late: only this error needs it
 
             close = get_close_matches(name, Options.__struct_fields__, 1)
-            hint = f"did you mean {close[0]}?" if close else f"use {', '.join(Options.__struct_fields__)}"
+            hint = f"did you mean {close[0]!r}?" if close else f"use {', '.join(Options.__struct_fields__)}"
             raise ConfigError(f"a tool has no option {name!r}", hint=hint)
 
 

@@ -69,7 +69,7 @@ def require_checks(names: tuple[str, ...]) -> None:
     for name in names:
         if name not in known:
             close = get_close_matches(name, known, 1)
-            hint = f"did you mean {close[0]}?" if close else f"use one of {', '.join(known)}"
+            hint = f"did you mean {close[0]!r}?" if close else f"use one of {', '.join(known)}"
             raise ConfigError(f"there is no check {name!r}", hint=hint)
 
 

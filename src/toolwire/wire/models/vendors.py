@@ -352,7 +352,7 @@ def find(name: str) -> Vendor:
     row = _BY_NAME.get(name.lower())
     if row is None:
         close_matches = get_close_matches(name.lower(), names(), 1, 0.7)
-        hint = f"did you mean {close_matches[0]!r}?" if close_matches else f"use one of {', '.join(names())}"
+        hint = f"did you mean {close_matches[0]!r}?" if close_matches else "`toolwire models` lists the providers"
         raise ConfigError(f"unknown provider {name!r}", hint=hint)
     return row
 
