@@ -81,6 +81,20 @@ def test_write_ends_and_is_recorded_after_one_signal_over_http(tmp_path):
     assert (record.state, effects_in(effects)) == ("done", ["pay 1"])
 
 
+def test_write_ends_and_is_recorded_after_sigterm_over_stdio(tmp_path):
+    effects, records = tmp_path / "effects", tmp_path / "runs.db"
+    meta = {"dev.toolwire/idempotencyKey": "k"}
+    with StdioClient(WORKSHOP, "--store", str(records), effects=effects) as client:
+        client.ask("tools/call", {"name": "pay", "arguments": {"amount": 1, "seconds": 1}, "_meta": meta})
+        wait_until(lambda: effects_in(effects))
+        client._process.send_signal(signal.SIGTERM)
+        assert client._process.wait(TIMEOUT) == 0
+        assert b"Traceback" not in client._process.stderr.read()
+    with closing(open_store(str(records))) as store:
+        (record,) = store.records()
+    assert (record.state, effects_in(effects)) == ("done", ["pay 1"])
+
+
 def test_calls_in_flight_are_counted_and_named():
     calls = stopping.CallsInFlight()
     ends = [calls.start(ToolOperation(ToolCall("1", name, {}))) for name in ("pay", "mail", "pay")]

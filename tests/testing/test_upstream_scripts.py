@@ -1,6 +1,7 @@
 """Scripts of `Upstream` that cannot be sent: the client gets an error, not a lost connection."""
 
 import asyncio
+import re
 
 import pytest
 
@@ -10,8 +11,9 @@ from toolwire.testing import Upstream, says
 
 
 def test_error_in_the_script_of_an_upstream_is_reported_to_the_client():
-    with pytest.raises(ConfigError, match="unknown kind of fault 'auth'"):
-        Fault("auth", "bad key", 401)
+    for kind in ("auth", [], None):
+        with pytest.raises(ConfigError, match=f"unknown kind of fault {re.escape(repr(kind))}"):
+            Fault(kind, "bad key", 401)
     with pytest.raises(ConfigError, match="line 0 of the script is a str"):
         Upstream("Hello.")
 

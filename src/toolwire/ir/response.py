@@ -122,7 +122,7 @@ class Fault(Value, frozen=True):
     breach: Breach | None = None
 
     def __post_init__(self) -> None:
-        if self.kind not in _FAULT_KINDS:
+        if not isinstance(self.kind, str) or self.kind not in _FAULT_KINDS:
             raise ConfigError(
                 f"unknown kind of fault {self.kind!r}", hint=f"use one of {', '.join(sorted(_FAULT_KINDS))}"
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import math
 import re
 import sys
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from itertools import cycle
 from ..ir.parts import Text
 from ..ir.request import Request
 from ..ir.response import Fault, FaultKind, Response, Stop
+from ..ir.terminal import neutralise_line
 from .upstream import PartialReply, ScriptedReply, Upstream
 
 _HELP = """\
@@ -60,13 +62,15 @@ async def serve(texts: Sequence[str], *, port: int, delay: float) -> None:
     def answer(request: Request) -> ScriptedReply:
         text, reply = next(replies)
         upstream.script.append(answer)
-        print(f"{request.model}: {text}", flush=True)
+        print(neutralise_line(f"{request.model}: {text}"), flush=True)
         return reply
 
     upstream = Upstream(answer, port=port, delay=delay, answers_probes=True)
     async with upstream:
         print(f"listening on {upstream.url}", flush=True)
-        await asyncio.Event().wait()
+        while True:  # nothing reads the recorded requests, and a server for a shell may run for days
+            await upstream.wait_for_requests(within=math.inf)
+            upstream.requests.clear()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -80,6 +84,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--port", type=int, default=0, help="a free one by default")
     parser.add_argument("--delay", type=float, default=0.0, metavar="SECONDS", help="before each answer (0)")
     given = parser.parse_args(arguments)
+    if not 0 <= given.port <= 65535:
+        parser.error(f"--port must be 0 to 65535, got {given.port}")
+    if not 0 <= given.delay < math.inf:
+        parser.error(f"--delay must be a number of seconds, not negative, got {given.delay}")
     try:
         asyncio.run(serve(given.replies, port=given.port, delay=given.delay))
     except KeyboardInterrupt:

@@ -118,6 +118,7 @@ class Upstream:
         _check_script(script)
         self.script = list(script)
         self.requests: list[ReceivedRequest] = []  # all requests, in order of arrival
+        self._number = 0  # of the last request, also after `requests` was cleared
         self.connections = 0
         self.disconnects = 0
         self.probes = 0
@@ -219,6 +220,7 @@ class Upstream:
             received, line = ReceivedRequest(path, headers, body), fault_from(error)
         async with self._changed_event:
             self.requests.append(received)
+            self._number += 1
             self._changed_event.notify_all()
         if line is None:
             exhausted = Fault("server", "the script has no more answers", 500, retryable=False)
@@ -281,7 +283,7 @@ class Upstream:
             status, body, headers = wire.encode_error(line)
             return _HttpReply(status, {**_JSON, **headers}, to_bytes(body))
         model = received.request.model if received.request is not None else ""
-        response = replace(line, id=line.id or f"answer-{len(self.requests)}", model=line.model or model)
+        response = replace(line, id=line.id or f"answer-{self._number}", model=line.model or model)
         if not received.stream:
             return _HttpReply(200, _JSON, to_bytes(wire.encode_response(response).body))
         encoder = wire.stream_encoder(received.request)

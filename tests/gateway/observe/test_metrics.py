@@ -7,6 +7,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from toolwire.bridge.restoration.repair import CallRepair
+from toolwire.cli.wrapped.receipt import Receipt
 from toolwire.gateway.observe.metrics import Metrics
 from toolwire.gateway.observe.request_log import RequestLog
 from toolwire.ir.losses import Loss
@@ -142,6 +143,25 @@ def test_tokens_attempts_calls_losses_and_repairs_are_counted():
         assert value(metrics, "toolwire_tool_calls_total", **labels) == count
     assert value(metrics, "toolwire_losses_total", kind="top_k", ingress="anthropic", upstream="u") == 1
     assert value(metrics, "toolwire_repairs_total", kind="trailing_comma") == 1
+
+
+def test_receipt_counts_each_of_many_losses_once():
+    """Concepts beyond the limit of names are counted together, warnings and infos separately."""
+    concepts = ["both", *(f"concept {number}" for number in range(300))]
+    losses = [Loss("/x", concept, "dropped", "info", "…") for concept in concepts]
+    log = turn(
+        action="generate",
+        caller="c",
+        losses=(*losses, *(Loss("/x", name, "dropped", "error", "…") for name in ("both", "late"))),
+    )
+    receipt = Receipt(None)
+    receipt(log)
+    text = receipt._describe_losses()
+    assert text.startswith("303: ")
+    assert "; 301 info: " in text
+    assert len(log.count_losses()) == 201
+    assert sum(log.count_losses().values()) == 303
+    assert (log.info_counts["both"], log.info_counts["other"], log.count_losses()["both"]) == (1, 101, 2)
 
 
 @pytest.mark.parametrize("action", ["alive", "ready", "metrics"])

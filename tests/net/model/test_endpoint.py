@@ -192,6 +192,7 @@ LITELLM = {"TOGETHERAI_API_KEY": KEY, "HOSTED_VLLM_API_BASE": "http://127.0.0.1:
         ("hosted_vllm/a/b", "vllm", "http://127.0.0.1:9/v1/chat/completions"),
         ("ollama_chat/qwen3:8b", "ollama", "http://localhost:11434/api/chat"),
         ("lm_studio/a", "lmstudio", "http://localhost:1234/v1/chat/completions"),
+        ("Together_AI/a", "together", "https://api.together.xyz/v1/chat/completions"),
     ],
 )
 def test_prefix_and_variables_of_litellm_are_accepted(model, vendor, url):
@@ -199,6 +200,13 @@ def test_prefix_and_variables_of_litellm_are_accepted(model, vendor, url):
     assert (endpoint.vendor.name, endpoint.model, endpoint.url(stream=False)) == (vendor, model.partition("/")[2], url)
     assert endpoint.secrets == ({"authorization": f"Bearer {KEY}"} if vendor == "together" else {})
     assert resolve(model, LITELLM, base_url="https://example.com", key=KEY).model == model
+
+
+@pytest.mark.parametrize("prefix", ["together_ai", "hosted_vllm", "openai", "OpenAI"])
+def test_prefix_without_a_model_is_refused(prefix):
+    with pytest.raises(ConfigError, match="names a provider but no model") as raised:
+        resolve(f"{prefix}/", LITELLM)
+    assert raised.value.hint == f"write {prefix}/MODEL"
 
 
 @every_case(

@@ -124,7 +124,7 @@ async def serve_app(app: AsgiApp, host: str, port: int, calls: CallsInFlight | N
         """Wake the event loop, which the handler of a signal may have interrupted anywhere."""
         loop.call_soon_threadsafe(server.stop)
 
-    with stop_on_signals(calls, (signal.SIGINT, signal.SIGTERM), stop):
+    with stop_on_signals(calls, {signal.SIGINT: stop, signal.SIGTERM: stop}):
         await server.serve(listeners)
         # The server cancels requests after its grace period, but a write that has begun goes on. If this returned
         # before the write has ended, the event loop would be closed without its record. The end of the process

@@ -194,7 +194,7 @@ in a client's configuration:
 tools.py: its functions, or those marked with @toolwire.tool. Mark resources and prompts with toolwire.mcp.resource and
 toolwire.mcp.prompt. Output of tools goes to standard error. A call with an idempotency key in its _meta
 (dev.toolwire/idempotencyKey) runs at most once, even if the server is killed during the call.
-Ctrl-C waits for calls in progress, for 30 seconds at most; a second one ends at once.
+Ctrl-C and SIGTERM wait for calls in progress, for 30 seconds at most; a second Ctrl-C ends at once.
 exit codes: 0 the client has disconnected, or stopped by a signal   1 calls had not ended after 30 seconds
             2 wrong usage, unreadable file, or the port is in use   130 Ctrl-C over stdio, or a second Ctrl-C
 """
@@ -258,7 +258,8 @@ def run(arguments: argparse.Namespace) -> int:
     guard = None if arguments.http is None else make_guard(arguments, parse_address(arguments.http)[0])
     loaded = load_file(arguments)
     if guard is None:
-        asyncio.run(_serve(arguments, loaded, None))
+        with suppress(asyncio.CancelledError):  # SIGTERM; asyncio raises KeyboardInterrupt for SIGINT
+            asyncio.run(_serve(arguments, loaded, None))
     else:
         run_server(_serve(arguments, loaded, guard))
     return 0
@@ -285,10 +286,7 @@ async def _serve(arguments: argparse.Namespace, loaded: Offer | None, guard: Gua
             follower = asyncio.create_task(follow_changes(server, offered.file if arguments.reload else None))
             try:
                 if guard is None:
-                    from ...mcp.server.stdio import serve_stdio
-
-                    with stop_on_signals(calls, (signal.SIGINT,)):
-                        await serve_stdio(server)
+                    await _serve_stdio(server, calls)
                 else:
                     await _serve_http(server, arguments, guard, calls)
             finally:
@@ -375,6 +373,21 @@ def make_server(arguments: argparse.Namespace, offered: Offer, store: Store, *ob
         secret=None if secret is None else secret.encode(),
         log_arguments=arguments.log_arguments,
     )
+
+
+async def _serve_stdio(server: Server, calls: CallsInFlight) -> None:
+    """Serve over stdio until the input ends, or a signal cancels the main task."""
+    from ...mcp.server.stdio import serve_stdio
+
+    task, loop = asyncio.current_task(), asyncio.get_running_loop()
+    assert task is not None
+
+    def cancel() -> None:
+        """Wake the event loop, which the handler of a signal may have interrupted anywhere."""
+        loop.call_soon_threadsafe(task.cancel)
+
+    with stop_on_signals(calls, {signal.SIGINT: None, signal.SIGTERM: cancel}):
+        await serve_stdio(server)
 
 
 async def _serve_http(server: Server, arguments: argparse.Namespace, guard: Guard, calls: CallsInFlight) -> None:

@@ -1,6 +1,6 @@
 """Stop a server of tools on a signal, within a bounded time.
 
-first SIGINT, SIGTERM   `stop` is called: no new calls. The calls in progress are logged, and have 30 seconds to end.
+first SIGINT, SIGTERM   the server stops: no new calls. The calls in progress are logged, and have 30 seconds to end.
                         Over HTTP, requests are cancelled after 3 seconds, which ends all calls but writes
 a second SIGINT         the process ends at once, with exit code 130
 after 30 seconds        the process ends with exit code 1
@@ -23,7 +23,7 @@ from ...ir.terminal import count_of
 from ...run.calls.observe import ToolOperation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping
     from types import FrameType
 
     from ...run.calls.observe import EndOperation, ObservedOperation, OperationOutcome
@@ -59,13 +59,11 @@ class CallsInFlight:
 
 
 @contextmanager
-def stop_on_signals(
-    calls: CallsInFlight, numbers: Sequence[signal.Signals], stop: Callable[[], None] | None = None
-) -> Iterator[None]:
-    """Call `stop` on the first of these signals in the block, and bound the time until the end of the process.
+def stop_on_signals(calls: CallsInFlight, stops: Mapping[signal.Signals, Callable[[], None] | None]) -> Iterator[None]:
+    """Call the function of the first of these signals in the block, and bound the time until the end of the process.
 
-    Without `stop`, the earlier handler is called, such as asyncio's, which cancels the main task. Outside of the main
-    thread, which alone can handle signals, do nothing.
+    Instead of None, the earlier handler is called, such as asyncio's of SIGINT, which cancels the main task. Outside of
+    the main thread, which alone can handle signals, do nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -78,7 +76,7 @@ def stop_on_signals(
             is_stopping = True
             # A thread logs, because the signal may have interrupted the logging of this thread, which holds its locks.
             threading.Thread(target=_end_late, args=(calls,), name="toolwire-stop", daemon=True).start()
-            earlier = before[signal.Signals(number)]
+            earlier, stop = before[signal.Signals(number)], stops[signal.Signals(number)]
             if stop is not None:
                 stop()
             elif callable(earlier):
@@ -87,7 +85,7 @@ def stop_on_signals(
             os._exit(130)
 
     # A process in the background of a shell script ignores SIGINT.
-    before = {number: handler for number in numbers if (handler := signal.getsignal(number)) is not signal.SIG_IGN}
+    before = {number: handler for number in stops if (handler := signal.getsignal(number)) is not signal.SIG_IGN}
     for number in before:
         signal.signal(number, receive)
     try:

@@ -7,7 +7,7 @@ return in full.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Container, Mapping
 from itertools import count, groupby, islice
 from operator import attrgetter
 from secrets import token_hex
@@ -265,10 +265,19 @@ class RequestLog(Struct):
                 if loss.severity == "info":
                     info_counts[loss.concept] = info_counts.get(loss.concept, 0) + 1
             if len(counts) > _MAX_CONCEPTS:
-                counts = dict(islice(counts.items(), _MAX_CONCEPTS))
-                counts[OTHER] = counts.get(OTHER, 0) + len(self.losses) - sum(counts.values())
+                named = set(islice(counts, _MAX_CONCEPTS))
+                counts, info_counts = _fold_others(counts, named), _fold_others(info_counts, named)
             self.loss_counts, self.info_counts = counts, info_counts
         return self.loss_counts
+
+
+def _fold_others(counts: Mapping[str, int], named: Container[str]) -> dict[str, int]:
+    """Add the counts of all names except `named` as `other`."""
+    folded: dict[str, int] = {}
+    for name, amount in counts.items():
+        shown = name if name in named else OTHER
+        folded[shown] = folded.get(shown, 0) + amount
+    return folded
 
 
 class Sink(Protocol):

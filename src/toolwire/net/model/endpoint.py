@@ -317,17 +317,17 @@ def _check_context_max(context_max: int | None) -> int | None:
 def _split_model(model: str, base_url: str | None) -> tuple[Vendor, str]:
     """Split the name; with a base URL, one without a known provider is the server's own. ConfigError if a part is missing."""
     provider, name = split_model(model, names())
-    if provider.lower() in names():
-        if not name:
-            raise ConfigError(f"{model!r} names a provider but no model", hint=f"write {provider}/MODEL")
-        return find(provider), name
-    if base_url is not None and model:
+    is_known = provider.lower() in names()
+    if base_url is not None and model and not is_known:
         return COMPATIBLE, model
     if name == model:
         example = f", as in ollama/{model}" if ":" in model else ""
         hint = f"write PROVIDER/MODEL{example}, or pass the address of the server: base_url=…"
         raise ConfigError(f"{model!r} has no provider", hint=hint)
-    return find_prefixed(provider, name) or find(provider), name
+    vendor = (None if is_known else find_prefixed(provider, name)) or find(provider)
+    if not name:
+        raise ConfigError(f"{model!r} names a provider but no model", hint=f"write {provider}/MODEL")
+    return vendor, name
 
 
 class _Credentials(NamedTuple):

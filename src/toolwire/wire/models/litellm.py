@@ -72,8 +72,9 @@ UNSUPPORTED = {
 def find_prefixed(prefix: str, model: str) -> Vendor | None:
     """Return the vendor of a prefix of LiteLLM, which also reads LiteLLM's variables; None for other prefixes.
 
-    Raise ConfigError for a prefix that has no equivalent, or no address of its own.
+    The case is ignored, as in names of vendors. Raise ConfigError for a prefix that has no equivalent, or no address of its own.
     """
+    prefix = prefix.lower()
     if prefix in UNSUPPORTED:
         problem, hint = UNSUPPORTED[prefix]
         raise ConfigError(f"{prefix}/{model}: {problem}", hint=hint)
