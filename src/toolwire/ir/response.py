@@ -101,7 +101,7 @@ class Breach(Value, frozen=True):
         return f"limit {self.limit}{tool_text}: {self.hint}"
 
 
-_FAULT_KINDS = frozenset(get_args(FaultKind))
+_FAULT_KINDS = get_args(FaultKind)  # not a set, which cannot be searched for a kind of an unhashable type
 
 
 class Fault(Value, frozen=True):
@@ -122,7 +122,7 @@ class Fault(Value, frozen=True):
     breach: Breach | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.kind, str) or self.kind not in _FAULT_KINDS:
+        if self.kind not in _FAULT_KINDS:
             raise ConfigError(
                 f"unknown kind of fault {self.kind!r}", hint=f"use one of {', '.join(sorted(_FAULT_KINDS))}"
             )
