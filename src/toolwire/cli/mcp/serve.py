@@ -12,7 +12,7 @@ import logging
 import signal
 import sys
 from contextlib import asynccontextmanager, closing, suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from inspect import isfunction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -381,11 +381,8 @@ async def _serve_stdio(server: Server, calls: CallsInFlight) -> None:
 
     task, loop = asyncio.current_task(), asyncio.get_running_loop()
     assert task is not None
-
-    def cancel() -> None:
-        """Wake the event loop, which the handler of a signal may have interrupted anywhere."""
-        loop.call_soon_threadsafe(task.cancel)
-
+    # Wake the event loop, which the handler of a signal may have interrupted anywhere.
+    cancel = partial(loop.call_soon_threadsafe, task.cancel)
     with stop_on_signals(calls, {signal.SIGINT: None, signal.SIGTERM: cancel}):
         await serve_stdio(server)
 

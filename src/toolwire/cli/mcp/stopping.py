@@ -59,7 +59,9 @@ class CallsInFlight:
 
 
 @contextmanager
-def stop_on_signals(calls: CallsInFlight, stops: Mapping[signal.Signals, Callable[[], None] | None]) -> Iterator[None]:
+def stop_on_signals(
+    calls: CallsInFlight, stops: Mapping[signal.Signals, Callable[[], object] | None]
+) -> Iterator[None]:
     """Call the function of the first of these signals in the block, and bound the time until the end of the process.
 
     Instead of None, the earlier handler is called, such as asyncio's of SIGINT, which cancels the main task. Outside of

@@ -7,8 +7,8 @@ return in full.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Container, Mapping
-from itertools import count, groupby, islice
+from collections.abc import Callable, Collection, Mapping
+from itertools import count, groupby
 from operator import attrgetter
 from secrets import token_hex
 from time import perf_counter, time
@@ -261,23 +261,12 @@ class RequestLog(Struct):
             counts: dict[str, int] = {}
             info_counts: dict[str, int] = {}
             for loss in self.losses:
-                counts[loss.concept] = counts.get(loss.concept, 0) + 1
+                concept = loss.concept if loss.concept in counts or len(counts) < _MAX_CONCEPTS else OTHER
+                counts[concept] = counts.get(concept, 0) + 1
                 if loss.severity == "info":
-                    info_counts[loss.concept] = info_counts.get(loss.concept, 0) + 1
-            if len(counts) > _MAX_CONCEPTS:
-                named = set(islice(counts, _MAX_CONCEPTS))
-                counts, info_counts = _fold_others(counts, named), _fold_others(info_counts, named)
+                    info_counts[concept] = info_counts.get(concept, 0) + 1
             self.loss_counts, self.info_counts = counts, info_counts
         return self.loss_counts
-
-
-def _fold_others(counts: Mapping[str, int], named: Container[str]) -> dict[str, int]:
-    """Add the counts of all names except `named` as `other`."""
-    folded: dict[str, int] = {}
-    for name, amount in counts.items():
-        shown = name if name in named else OTHER
-        folded[shown] = folded.get(shown, 0) + amount
-    return folded
 
 
 class Sink(Protocol):
