@@ -35,6 +35,16 @@ def test_demo_in_a_pipe_prints_three_screens_and_ends(capsys, monkeypatch):
     assert "✓ charged once" in screens[2]
 
 
+def test_first_screen_of_a_narrow_terminal_names_the_formats_that_have_no_room(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    lines, is_right = demo._call_screen()
+    assert is_right
+    assert len(lines) < LINES, "the last line is for the key"
+    assert max(map(text_width, lines)) <= 60
+    assert all(any(name in line for line in lines) for name in names())
+    assert lines[-1] == "not shown: openai_responses (a wider terminal shows it)"
+
+
 def test_details_of_the_demo_report_no_failures(capsys, monkeypatch):
     monkeypatch.setattr(demo, "_CUTS", 1)
     monkeypatch.setattr("toolwire.testing.random_chunks", lambda data, *_: [data[:100], data[100:]])

@@ -15,7 +15,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
-from itertools import accumulate
+from itertools import accumulate, chain
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -47,6 +47,7 @@ examples:
   toolwire demo --serve        a gateway with a small real model; with DEMO_ONCE=1 it exits after the requests
 """
 _WIDTH = 80  # columns; a screen is planned for the smallest usual terminal, 80 × 24
+_MAX_LINES = 23  # of a screen; the last line of the terminal is for the key
 _SCREENS = 3  # one message each
 _NEXT = [
     ("next", "toolwire demo --all", "every wire and all pairs of wires"),
@@ -159,6 +160,7 @@ def _call_screen() -> tuple[list[str], bool]:
     about = "One colour per field; ✗ marks a lost part, ~ a changed one."
     lines = _title("One tool call in five formats", about)
     is_right = True
+    formats: dict[str, list[str]] = {}
     explained: set[str] = set()
     comparison = compare(dumps(_QUESTION), source=_SOURCE, kind="request", model="m")
     for document in (comparison.source, *comparison.outputs):
@@ -181,10 +183,22 @@ def _call_screen() -> tuple[list[str], bool]:
         title = paint(document.name.ljust(_indent()), "bold")
         if _indent() < _LABEL:  # 60 columns have 24 lines, too: a loss without its reason is beside the name
             is_beside = document is not comparison.source and len(thought) == 1
-            lines.append(f"{title}  {block.pop(0)}" if is_beside else title)
+            formats[document.name] = [f"{title}  {block.pop(0)}" if is_beside else title]
             title = " " * _indent()
-        lines += [title + block[0], *(" " * _indent() + line for line in block[1:])]
-    return lines, is_right
+        rows = formats.setdefault(document.name, [])
+        rows += [title + block[0], *(" " * _indent() + line for line in block[1:])]
+    return [*lines, *_fit_formats(formats, _MAX_LINES - len(lines))], is_right
+
+
+def _fit_formats(formats: dict[str, list[str]], height: int) -> list[str]:
+    """Return the lines of the formats. The last formats that have no room on the screen are only named."""
+    hidden: list[str] = []
+    note: list[str] = []
+    while sum(map(len, formats.values())) + len(note) > height and len(formats) > 1:
+        hidden.insert(0, formats.popitem()[0])
+        about = f"not shown: {', '.join(hidden)} (a wider terminal shows {'it' if len(hidden) == 1 else 'them'})"
+        note = [paint(line, "dim") for line in wrap_text(about, _width())]
+    return [*chain.from_iterable(formats.values()), *note]
 
 
 def _indent() -> int:
