@@ -41,8 +41,8 @@ ANSWER = Response(
 
 
 @contextmanager
-def process(folder: Path, *arguments: str, first: str = "") -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """The process, and where it listens. Lines before the one with `first` are skipped."""
+def process(folder: Path, *arguments: str, first: str = "://") -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The process, and where it listens. Lines before the one with `first` are skipped; by default, those without an address."""
     command = [*WARM, "serve", *arguments]
     environment = {**os.environ, "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
     running = subprocess.Popen(
