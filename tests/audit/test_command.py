@@ -169,6 +169,74 @@ def test_values_that_are_not_json_are_a_note(tmp_path, capsys):
     assert report["notes"][-1] == "13 other declarations with computed values not audited"
 
 
+def test_declarations_with_computed_parts_are_noted_and_other_items_searched(tmp_path, capsys):
+    plain = '"parameters": {"type": "object", "properties": {}}}'
+    (tmp_path / "agent.py").write_text(
+        f'A = {{"name": "a", "description": DOC, {plain}\n'
+        f'B = {{"name": "b", "description": "Search. " + "More.", {plain}\n'
+        f'C = {{"type": KIND, "function": {{"name": "c", {plain}}}\n'
+        f'TOOLS = [{{"name": "d", "description": "x", {plain},\n make("e"),\n *MORE,\n'
+        f' {{"name": "f g", "description": "x", {plain} if FLAG else {{}},\n wrap({{"name": "h i", "description": "x", {plain})]\n'
+        'JOBS = [{"name": "j", "description": "x", "parameters": {"type": "grid"}}]\n'
+        'def convert(t): return {"name": t.name, "description": t.text, "parameters": t.schema}\n'
+    )
+    report = audit_json(capsys, tmp_path, "--select", "TW002")
+    assert [(finding["tool"], finding["line"]) for finding in report["findings"]] == [("f g", 7), ("h i", 8)]
+    assert [tool["tool"] for tool in report["tools"]] == ["d", "f g", "h i"]
+    notes = [note.removeprefix(str(tmp_path / "agent.py")) for note in report["notes"]]
+    assert [note.partition(" not audited")[0] for note in notes] == [
+        ":1: tool 'a'",
+        ":2: tool 'b'",
+        ":3: tool 'c'",
+        ":5: a tool",
+        ":6: a tool",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("bad.toml", '[[tools]]\nname = "n"\n[tools.input_schema]\ntype = "object"\nmaximum = nan\n'),
+        ("bad.py", 'T = {"name": "n", "description": "\\ud800", "parameters": {"type": "object"}}\n'),
+    ],
+)
+def test_list_with_a_value_that_json_lacks_is_a_finding_with_its_file(tmp_path, capsys, name, text):
+    (tmp_path / name).write_text(text)
+    alone = audit_json(capsys, tmp_path, "--select", "TW087")["findings"]
+    (tmp_path / "good.json").write_text(json.dumps(BAD))
+    report = audit_json(capsys, tmp_path, "--select", "TW087", "--select", "TW002")
+    assert [finding["file"] for finding in alone] == [str(tmp_path / name)]
+    assert {(finding["rule"], finding["file"]) for finding in report["findings"]} == {
+        ("TW087", str(tmp_path / name)),
+        ("TW002", str(tmp_path / "good.json")),
+    }
+
+
+def test_dates_of_toml_are_text(tmp_path, capsys):
+    schema = 'type = "object"\nproperties.at = {type = "string", default = 2026-01-02, examples = [2026-01-02T03:04:05Z, 03:04:05]}\n'
+    (tmp_path / "tools.toml").write_text(f'[[tools]]\nname = "a b"\n[tools.input_schema]\n{schema}')
+    for source in (tmp_path, tmp_path / "tools.toml"):
+        rules = {finding["rule"] for finding in audit_json(capsys, source)["findings"]}
+        assert "TW002" in rules and rules.isdisjoint(("TW087", "TQ20"))
+
+
+def test_large_python_file_in_a_folder_is_counted_in_a_note(tmp_path, capsys):
+    (tmp_path / "large.py").write_text("x = 1\n" * 170_000)
+    (tmp_path / "small.py").write_text("x = 1\n")
+    assert audit_json(capsys, tmp_path)["notes"] == [f"{tmp_path}: Python files not audited: 1 above 1,000,000 bytes"]
+
+
+def test_lock_of_tools_with_equal_names_is_refused(tmp_path, capsys):
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.json").write_text(json.dumps([{"name": "same", "description": name, "input_schema": {}}]))
+    lock = tmp_path / "tools.lock"
+    for sources in ([tmp_path / "one.json", tmp_path / "two.json"], [tmp_path]):
+        assert main(["audit", *map(str, sources), "--lock", str(lock)]) == 2
+        error = capsys.readouterr().err
+        assert "'same'" in error and str(tmp_path / "one.json") in error and str(tmp_path / "two.json") in error
+    assert not lock.exists()
+
+
 def test_documents_in_a_folder_are_audited_and_the_others_counted(tmp_path, capsys):
     listed = [{"name": "a b", "input_schema": {"type": "object"}}]
     (tmp_path / "tools.json").write_text(json.dumps({"tools": listed}))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import TypeAlias
 
 from ..schema.dialects import DIALECTS
@@ -255,19 +256,42 @@ def check_escaping(code: PythonModule) -> Iterator[tuple[ast.AST, str]]:
     "return the error as the result, so that the model can react",
 )
 def check_swallowed_error(code: PythonModule) -> Iterator[tuple[ast.AST, str]]:
-    """Report `except` with nothing but an empty value, where the `try` runs the function of a tool call."""
+    """Report `except` with nothing but an empty value, where the `try` runs the function of a tool call.
+
+    The error may be returned after the `try`: `return {"error": …}`, or `if out is None: out = "error"`.
+    """
+    returned = {
+        before
+        for function in code.functions()
+        for before, after in pairwise(function.body)
+        if isinstance(after, ast.Return) and not isinstance(after.value, ast.Name) and not is_silent(after)
+    }
     for node in code.nodes_of(ast.Try):
-        silent = [handler for handler in node.handlers if all(map(is_silent, handler.body))]
+        tested = code.scope_of(node).tested
+        silent = [
+            handler
+            for handler in node.handlers
+            if node not in returned
+            and all(map(is_silent, handler.body))
+            and not any((name,) in tested for statement in handler.body for name in _assigned(statement))
+        ]
         if silent and any(_runs_tool(code, part) for statement in node.body for part in parts_of(statement)):
             yield from ((handler, "the model gets an empty result and does not know why") for handler in silent)
 
 
+def _assigned(statement: ast.stmt) -> list[str]:
+    return [last_name(target) for target in statement.targets] if isinstance(statement, ast.Assign) else []
+
+
 def _runs_tool(code: PythonModule, node: ast.AST) -> bool:
-    """Match `f(**arguments)` of a tool call, and `tools[name](**…)`."""
+    """Match `f(**arguments)` of a tool call, and `tools[name](**…)`, also with another table and the name of a call."""
     if not isinstance(node, ast.Call):
         return False
-    is_dispatch = isinstance(node.func, ast.Subscript) and any(keyword.arg is None for keyword in node.keywords)
-    return is_dispatch or _executes_call(code, node)
+    if isinstance(node.func, ast.Subscript) and any(keyword.arg is None for keyword in node.keywords):
+        names = " ".join(access_path(node.func.value)).lower()
+        if "tool" in names or "func" in names or is_call_text(node.func.slice, code.scope_of(node)):
+            return True
+    return _executes_call(code, node)
 
 
 @_rule(
@@ -283,11 +307,20 @@ def check_chunk_without_choice(code: PythonModule) -> Iterator[tuple[ast.AST, st
     The chunk with the usage (`stream_options.include_usage`) has no choices, and Azure's first chunk has none.
     https://platform.openai.com/docs/api-reference/chat-streaming
     """
+    loops: tuple[ast.For | ast.AsyncFor, ...] = (*code.nodes_of(ast.For), *code.nodes_of(ast.AsyncFor))
+    filtered = {  # `for chunk in filter(lambda one: one.choices, stream)`
+        (code.scope_of(loop), last_name(loop.target))
+        for loop in loops
+        if isinstance(loop.iter, (ast.Call, ast.GeneratorExp, ast.ListComp)) and contains_name(loop.iter, "choices")
+    }
     for node in code.nodes_of(ast.Attribute):
         if node.attr != "delta" or not is_first(node.value, "choices") or code.is_guarded(node):
             continue
         path, scope = access_path(node), code.scope_of(node)
-        is_tested = "choices" in scope.measured or (*path[:-1],) in scope.tested
+        tested = scope.tested | {
+            scope.copies[one[0]] for one in scope.tested if len(one) == 1 and one[0] in scope.copies
+        }
+        is_tested = "choices" in scope.measured or (*path[:-1],) in tested or (scope, path[0]) in filtered
         if len(path) == 3 and path[0] in scope.loops and not is_tested:
             yield node, "the chunk with the usage has no choices"
 

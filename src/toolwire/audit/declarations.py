@@ -46,7 +46,7 @@ def _is_declaration(value: Any) -> bool:
     if any(type(value.get(group)) is list or value.get(group) is ... for group in _GROUPS):
         return True
     function = value.get("function")
-    if value.get("type") == "function" and type(function) is dict:
+    if value.get("type") in ("function", ...) and type(function) is dict:
         return (
             "name" in function
             and "arguments" not in function
@@ -56,9 +56,20 @@ def _is_declaration(value: Any) -> bool:
         return False
     if any(type(value.get(key)) is dict or value.get(key) is ... for key in ("input_schema", "inputSchema")):
         return True
-    schema = value.get("parameters")
-    is_schema = schema is ... or (type(schema) is dict and not {"type", "properties"}.isdisjoint(schema))
-    return is_schema and (type(value.get("description")) is str or value.get("type") == "function")
+    return _is_plain(value)
+
+
+def _is_plain(value: Any) -> bool:
+    """Check the plain shape, which other documents resemble: a job may have a name and parameters with a `type`.
+
+    With nothing but computed values it is the code that makes declarations of other objects.
+    """
+    schema, description = value.get("parameters"), value.get("description")
+    is_object = type(schema) is dict and (
+        schema.get("type") == "object" or type(schema.get("properties")) is dict or schema.get("properties") is ...
+    )
+    is_described = type(description) is str or description is ... or value.get("type") == "function"
+    return is_described and (is_object or (schema is ... and (value["name"] is not ... or type(description) is str)))
 
 
 def find_literal_tools(source: str) -> Iterator[list[LiteralTool]]:
@@ -72,11 +83,28 @@ def find_literal_tools(source: str) -> Iterator[list[LiteralTool]]:
     while waiting:
         node = waiting.pop()
         items = node.elts if isinstance(node, (ast.List, ast.Tuple)) else [node]
-        found = [declared for item in items if isinstance(item, ast.Dict) for declared in _declarations(item)]
-        if found:
-            yield found
-        else:
+        declared: dict[ast.AST, list[LiteralTool]] = {
+            item: _declarations(item) for item in items if isinstance(item, ast.Dict)
+        }
+        others = [item for item in items if not declared.get(item)]
+        if len(others) == len(items):
             waiting.extend(reversed(list(ast.iter_child_nodes(node))))
+            continue
+        yield [
+            one
+            for item in items
+            for one in declared.get(item) or (_note_computed(item) if isinstance(node, ast.List) else ())
+        ]
+        waiting.extend(reversed(others))
+
+
+def _note_computed(item: ast.AST) -> list[LiteralTool]:
+    """Note an item of a list of tools that is no dictionary, unless a declaration is inside, which is read itself."""
+    if not isinstance(item, ast.expr) or isinstance(item, (ast.Dict, ast.Constant)):
+        return []
+    if any(isinstance(part, ast.Dict) and _is_declaration(_outline(part)) for part in ast.walk(item)):
+        return []
+    return [_read(item)]
 
 
 def _declarations(node: ast.Dict) -> list[LiteralTool]:
@@ -86,7 +114,7 @@ def _declarations(node: ast.Dict) -> list[LiteralTool]:
         return []
     for key, value in zip(node.keys, node.values, strict=True):
         if isinstance(key, ast.Constant) and key.value in _GROUPS and isinstance(value, (ast.List, ast.Tuple)):
-            return [_read(one, str(key.value)) for one in value.elts if isinstance(one, ast.Dict)]
+            return [_read(one, str(key.value)) for one in value.elts if not isinstance(one, ast.Constant)]
     return [_read(node)]
 
 
@@ -99,9 +127,9 @@ def _outline(node: ast.AST, levels: int = _OUTLINED) -> Any:
     return [] if isinstance(node, (ast.List, ast.Tuple)) else ...
 
 
-def _read(node: ast.Dict, group: str = "") -> LiteralTool:
+def _read(node: ast.expr, group: str = "") -> LiteralTool:
     """Evaluate a dictionary of literals as an SDK would send it; `group` is the field of the list that it is in."""
-    outline = _outline(node)
+    outline = _outline(node) if isinstance(node, ast.Dict) else {}
     name = outline.get("name", outline["function"].get("name") if type(outline.get("function")) is dict else "")
     name = name if type(name) is str else ""
     try:

@@ -127,6 +127,9 @@ class Finding(Value, frozen=True):
         return " ".join(filter(None, (line, self.path, more))) or "/"
 
 
+# Errors that no translation of the tool repairs, and that its declaration cannot suppress: an untrusted server wrote it.
+REJECTED = frozenset({"TW001", "TW027", "TW037"})
+DANGEROUS = frozenset({"TW016", "TW017", "TQ20"})  # accepted by the provider, but misleading for the model
 RULES: dict[str, Rule] = {}
 """All rules, for every kind of input."""
 CHECKS: dict[str, ToolListCheck] = {}

@@ -36,6 +36,7 @@ class FunctionScope:
         self.measured: set[str] = set()  # last names of expressions whose length is taken
         self.counted: set[str] = set()  # the same, without those that are only tested to be empty
         self.tested: set[tuple[str, ...]] = set()  # access paths in conditions
+        self.copies: dict[str, tuple[str, ...]] = {}  # access paths by the variables that they are assigned to
         self.validates = False  # this function or an inner one calls a function that validates
         self.responses: set[str] = set()  # variables with the response of a request, or a part of it
         self.deltas: set[str] = set()  # variables with the delta of a stream
@@ -176,7 +177,7 @@ class PythonModule:
                 self._record_length(node, scope)
         elif isinstance(node, ast.AugAssign) and constant_value(node.value) == 1:
             self.counting_loops.update(context.loops)
-        elif isinstance(node, (ast.If, ast.IfExp)):
+        elif isinstance(node, (ast.If, ast.IfExp, ast.Assert)):
             scope.tested.update(_paths(node.test))
         elif isinstance(node, ast.BoolOp):
             scope.tested.update(path for value in node.values for path in _paths(value))
@@ -214,6 +215,8 @@ def _record_assignment(node: ast.Assign | ast.AnnAssign | ast.NamedExpr, scope: 
     is_request = isinstance(value, ast.Call) and last_name(value.func) in REQUEST_METHODS
     if is_request or (path and scope.resolve(path[0], "responses")):
         scope.responses.update(names)
+    if path:
+        scope.copies.update(dict.fromkeys(names, tuple(path)))
     if path[-1:] == ["delta"]:
         scope.deltas.update(names)
     if path and path[-1] in _CALL_OBJECTS:

@@ -10,12 +10,9 @@ from ..ir.pointer import Object
 from ..ir.terminal import neutralise_line
 from ..ir.tools import Tool
 from .explain import explain, render_page
-from .findings import LEVELS, RULES, TARGETS, Finding, Level
+from .findings import DANGEROUS, LEVELS, REJECTED, RULES, TARGETS, Finding, Level
 from .tools import Compatibility, estimate_tokens, rate_compatibility, single_message
 
-# Errors that no translation of the tool repairs: rejected by the provider, or accepted although they mislead the model.
-_REJECTED = frozenset({"TW001", "TW027", "TW037"})
-_DANGEROUS = frozenset({"TW016", "TW017", "TQ20"})
 MARKS = {
     "✓": "accepted unchanged",
     "~": "rejected as written, accepted as toolwire translates it",
@@ -37,7 +34,7 @@ class Report(NamedTuple):
     findings: tuple[Finding, ...] = ()
     targets: tuple[str, ...] = TARGETS
     notes: tuple[str, ...] = ()
-    errors: Mapping[tuple[str, str], Collection[str]] = {}
+    errors: Mapping[tuple[int, str], Collection[str]] = {}
 
 
 def compatibility_matrix(report: Report) -> list[tuple[str, ...]]:
@@ -45,7 +42,7 @@ def compatibility_matrix(report: Report) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = [("tool", *report.targets, "tokens")]
     for tool in report.tools:
         marks = rate_compatibility(tool, report.targets)
-        cells = [_mark(marks[name], report.errors.get((tool.name, name), ())) for name in report.targets]
+        cells = [_mark(marks[name], report.errors.get((id(tool), name), ())) for name in report.targets]
         rows.append((tool.name, *cells, str(estimate_tokens(tool))))
     return rows
 
@@ -53,9 +50,9 @@ def compatibility_matrix(report: Report) -> list[tuple[str, ...]]:
 def _mark(rated: Compatibility, errors: Collection[str]) -> str:
     """Return the mark of a schema; a tool with an error for the target is never marked as accepted unchanged."""
     mark: str = rated.mark
-    if not _REJECTED.isdisjoint(errors):
+    if not REJECTED.isdisjoint(errors):
         mark = "✗"
-    elif mark != "✗" and not _DANGEROUS.isdisjoint(errors):
+    elif mark != "✗" and not DANGEROUS.isdisjoint(errors):
         mark = "⚠"
     elif mark == "✓" and errors:
         mark = "~"

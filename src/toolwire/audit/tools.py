@@ -13,7 +13,19 @@ from ..schema.lowering.lowered import lower_all
 
 # Importing a module registers its rules, and findings are sorted in the order of registration.
 from . import injection_rules, schema_rules, quality_rules, tool_rules  # isort: skip
-from .findings import CHECKS, RULES, TARGETS, Finding, Hit, SourceLocation, applies_to, is_selected, make_finding
+from .findings import (
+    CHECKS,
+    DANGEROUS,
+    REJECTED,
+    RULES,
+    TARGETS,
+    Finding,
+    Hit,
+    SourceLocation,
+    applies_to,
+    is_selected,
+    make_finding,
+)
 from .schema_rules import SCHEMA_CHECKS, AuditedSchema
 from .tokens import declaration_tokens
 
@@ -82,23 +94,27 @@ def audit_targets(tools: Sequence[Tool], targets: Sequence[str]) -> dict[str, tu
 
 def errors_by_target(
     lists: Iterable[Sequence[Tool]], targets: Sequence[str] = TARGETS
-) -> dict[tuple[str, str], set[str]]:
-    """Return the error rules that fire, by (name of the tool, target); `lists` are tools that are declared together.
+) -> dict[tuple[int, str], set[str]]:
+    """Return the error rules that fire, by (`id` of the tool, target); `lists` are tools that are declared together.
 
     Independent of the rules that a user selects, and of those that a declaration suppresses: a provider reads neither.
     """
     assert _RULE_MODULES
-    found: dict[tuple[str, str], set[str]] = {}
+    found: dict[tuple[int, str], set[str]] = {}
     wanted = {
         rule_id: [target for target in targets if is_selected(rule_id, targets=(target,))]
         for rule_id, rule in RULES.items()
         if rule.level == "error"
     }
     for tools in lists:
+        by_name: dict[tuple[str, str], set[str]] = {}  # both tools with one name are rejected
         for rule_id, index, hit in _run_rules(tuple(tools), lambda rule_id: bool(wanted.get(rule_id))):
             for target in wanted[rule_id]:
                 if index >= 0 and (not hit.providers or applies_to(rule_id, hit.providers, (target,))):
-                    found.setdefault((tools[index].name, target), set()).add(rule_id)
+                    by_name.setdefault((tools[index].name, target), set()).add(rule_id)
+        for tool in tools:
+            for target in targets:
+                found.setdefault((id(tool), target), set()).update(by_name.get((tool.name, target), ()))
     return found
 
 
@@ -147,7 +163,8 @@ def _suppressed_rules(tool: Tool) -> frozenset[str]:
     ignored = (tool.input_schema or {}).get("x-toolwire-ignore")
     for fields in tool.extra.values():
         ignored = fields.get("x-toolwire-ignore", ignored)
-    return frozenset(one for one in ignored if type(one) is str) if type(ignored) is list else frozenset()
+    named = {one for one in ignored if type(one) is str} if type(ignored) is list else set()
+    return frozenset(named - REJECTED - DANGEROUS)
 
 
 class Compatibility(NamedTuple):

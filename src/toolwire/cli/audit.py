@@ -6,6 +6,7 @@ import argparse
 import json
 import re
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -118,6 +119,7 @@ def run(arguments: argparse.Namespace) -> int:
     inputs = read_all(arguments.files, arguments)
     tools = inputs.tools()
     if arguments.lock:
+        _refuse_equal_names(inputs)
         replace_file(arguments.lock, json.dumps(lock(tools), indent=2, sort_keys=True) + "\n", mode=0o666)
         print_note(f"tools recorded in {arguments.lock}: {len(tools)}", None)
         return 0
@@ -222,6 +224,23 @@ def _describe_ids(known: Sequence[str]) -> str:
     """Return the first and last id of each series, such as `TW001 to TW139`."""
     series = [sorted(rule_id for rule_id in known if rule_id[:2] == start) for start in sorted({i[:2] for i in known})]
     return " or ".join(f"{ids[0]} to {ids[-1]}" for ids in series)
+
+
+def _refuse_equal_names(inputs: AuditInput) -> None:
+    """Raise `ConfigError` if two tools have the same name: a lock has one entry per name."""
+    tools = inputs.tools()
+    name = next((name for name, number in Counter(tool.name for tool in tools).items() if number > 1), None)
+    if name is None:
+        return
+    listed = [(inputs.listed, inputs.locations), *inputs.groups]
+    files = {
+        place.file for group, places in listed for tool, place in zip(group, places, strict=True) if tool.name == name
+    }
+    files |= {one.location.file for one in inputs.requests if any(tool.name == name for tool in one.request.tools)}
+    raise ConfigError(
+        f"several tools have the name {name!r} (in {', '.join(sorted(files))}), so that a lock cannot distinguish them",
+        hint="write a lock for each list of tools",
+    )
 
 
 def _check_lock(file: str, tools: Sequence[Tool]) -> int:

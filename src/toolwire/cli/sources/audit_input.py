@@ -13,6 +13,7 @@ import tomllib
 import traceback
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from datetime import date, time
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,7 +37,7 @@ _SERVERS = (
     'toolwire audit "COMMAND" or toolwire audit URL'
 )
 _DOCUMENTS = (".json", ".toml", ".yaml", ".yml")
-_MAX_BYTES = 1_000_000  # of a document in a folder; the declarations of 128 tools have about 100 KB
+_MAX_BYTES = 1_000_000  # of a file in a folder; the declarations of 128 tools have about 100 KB, and a module of 40,000 lines 1 MB
 _MAX_DOCUMENTS = 2_000  # in a folder; more are data, and reading them takes longer than the audit
 _MAX_NODES = 200_000  # values of a document; aliases in YAML can repeat a value without end
 _MAX_DEPTH = 100  # levels of a document in YAML, as for OpenAPI
@@ -109,10 +110,12 @@ class AuditInput(ToolDocuments):
         Documents without either are counted in a note. Raises `ConfigError` for a folder with nothing to audit.
         """
         skipped: Counter[str] = Counter()
-        count = len(self.sources) + len(self.configs) + len(self.groups)
-        documents = 0
+        count = self._count_found()
+        large = documents = 0
         for file in _files_in(folder):
-            if file.endswith(".py"):
+            if file.endswith(".py") and Path(file).stat().st_size > _MAX_BYTES:
+                large += 1
+            elif file.endswith(".py"):
                 self._add_source_code(file)
             elif file.lower().endswith(_DOCUMENTS):
                 documents += 1
@@ -121,11 +124,16 @@ class AuditInput(ToolDocuments):
         reasons = ", ".join(f"{number} {reason}" for reason, number in sorted(skipped.items()))
         if reasons:
             self.notes.append(f"{folder}: JSON, TOML and YAML files not audited: {reasons}")
-        if count == len(self.sources) + len(self.configs) + len(self.groups):
+        if large:
+            self.notes.append(f"{folder}: Python files not audited: {large} above {_MAX_BYTES:,} bytes")
+        if count == self._count_found():
             raise ConfigError(
                 f"no Python source, list of tools or MCP configuration in {folder}",
                 hint="name the files with tools or requests in it",
             )
+
+    def _count_found(self) -> int:
+        return len(self.sources) + len(self.configs) + len(self.groups) + len(self.unreadable)
 
     def _add_document_in_folder(self, file: str) -> str:
         """Add a list of tools or servers; return the reason if the file is skipped."""
@@ -176,11 +184,13 @@ class AuditInput(ToolDocuments):
     def _add_group(self, declared: Sequence[tuple[SourceLocation, str, Any]]) -> None:
         """Decode (location, name, document) of declarations of one list; an invalid one becomes unreadable."""
         from ...bridge.translation.detection import detect
+        from ...ir.text import to_bytes
 
         tools: list[Tool] = []
         places: list[SourceLocation] = []
         for location, name, document in declared:
             try:
+                to_bytes(document)  # TOML, YAML and Python have values that no request can contain, such as NaN
                 listed = document if type(document) is list or "tools" in document else [document]
                 found = decode_declarations(detect(listed).wire, listed)
             except ToolwireError as error:
@@ -243,7 +253,7 @@ def _parse_data(file: str, data: bytes) -> Any:
     """Parse a file of JSON, TOML or YAML by its name. Raise `ToolwireError` if it is invalid."""
     if file.lower().endswith(".toml"):
         try:
-            return tomllib.loads(data.decode())
+            return _as_json(tomllib.loads(data.decode()))
         except (ValueError, RecursionError) as error:
             raise ConfigError(f"{file} is not TOML: {error}") from None
     if file.lower().endswith(".json"):
@@ -251,6 +261,15 @@ def _parse_data(file: str, data: bytes) -> Any:
     from ...openapi.yaml_values import parse_yaml
 
     return parse_yaml(data.decode("utf-8", "replace"), max_nodes=_MAX_NODES, max_depth=_MAX_DEPTH)
+
+
+def _as_json(value: Any) -> Any:
+    """Return a value of TOML with dates and times as text, in which JSON has them."""
+    if type(value) is dict:
+        return {key: _as_json(item) for key, item in value.items()}
+    if type(value) is list:
+        return [_as_json(item) for item in value]
+    return value.isoformat() if isinstance(value, (date, time)) else value  # a `datetime` is a `date`
 
 
 def _is_bounded(document: Any) -> bool:
