@@ -1,4 +1,4 @@
-"""Patterns of expressions and statements that the code rules look for: functions of a syntax node."""
+"""Patterns of expressions and statements that the code rules look for: functions of a syntax node, or of a module."""
 
 from __future__ import annotations
 
@@ -6,7 +6,15 @@ import ast
 from collections.abc import Iterator
 from itertools import islice
 
-from .python_module import access_path, constant_value, last_name
+from .python_module import (
+    REQUEST_METHODS,
+    FunctionScope,
+    PythonModule,
+    access_path,
+    constant_value,
+    is_call_text,
+    last_name,
+)
 
 _MAX_PARTS = 200  # nodes of one expression that a check reads
 _DICT_METHODS = ("pop", "setdefault")
@@ -85,3 +93,48 @@ def is_silent(statement: ast.stmt) -> bool:
             return not (value.elts if isinstance(value, ast.List) else value.keys)
         return value is None or (isinstance(value, ast.Constant) and value.value in ("", None))
     return isinstance(statement, ast.Pass)
+
+
+def tool_parameters(code: PythonModule) -> dict[FunctionScope, frozenset[str]]:
+    """Return the parameters of the functions that are tools: by a decorator such as `@tool`, or by a declaration."""
+    declared = {
+        value.value
+        for node in code.nodes_of(ast.Dict)
+        for key, value in zip(node.keys, node.values, strict=True)
+        if key is not None and constant_value(key) == "name" and isinstance(value, ast.Constant)
+    }
+    found = {}
+    for function in code.functions():
+        decorators = [one.func if isinstance(one, ast.Call) else one for one in function.decorator_list]
+        if function.name in declared or any(last_name(one).endswith("tool") for one in decorators):
+            scope = code.body_scope(function)
+            found[scope] = scope.parameters - {"self", "cls"}
+    return found
+
+
+_CONSTRUCTORS = ("dict", "update", "replace", "format", "bind", "bind_partial", "model_construct")
+
+
+def executes_call(code: PythonModule, node: ast.Call) -> bool:
+    """Return True for `f(**arguments)` with the arguments of a tool call, unless `f` is a class or a constructor."""
+    name = last_name(node.func)
+    if name in (*_CONSTRUCTORS, *REQUEST_METHODS) or name[:1].isupper() or name.lower().endswith("model"):
+        return False
+    unpacked = [keyword.value for keyword in node.keywords if keyword.arg is None]
+    scope = code.scope_of(node)
+    return any(access_path(one)[-1:] == ["arguments"] or is_call_text(one, scope) for one in unpacked)
+
+
+def assigned_names(statement: ast.stmt) -> list[str]:
+    return [last_name(target) for target in statement.targets] if isinstance(statement, ast.Assign) else []
+
+
+def runs_tool(code: PythonModule, node: ast.AST) -> bool:
+    """Match `f(**arguments)` of a tool call, and `tools[name](**…)`, also with another table and the name of a call."""
+    if not isinstance(node, ast.Call):
+        return False
+    if isinstance(node.func, ast.Subscript) and any(keyword.arg is None for keyword in node.keywords):
+        names = " ".join(access_path(node.func.value)).lower()
+        if "tool" in names or "func" in names or is_call_text(node.func.slice, code.scope_of(node)):
+            return True
+    return executes_call(code, node)

@@ -9,7 +9,9 @@ from typing import TypeAlias
 
 from ..schema.dialects import DIALECTS
 from .code_patterns import (
+    assigned_names,
     contains_name,
+    executes_call,
     has_calls,
     in_place_changes,
     is_arguments,
@@ -17,14 +19,14 @@ from .code_patterns import (
     is_silent,
     parts_of,
     renames,
+    runs_tool,
+    tool_parameters,
 )
 from .findings import Finding, SourceLocation, declare, is_selected, make_finding, rule_decorator
 from .python_module import (
     REQUEST_METHODS,
-    FunctionScope,
     PythonModule,
     access_path,
-    constant_value,
     is_call_text,
     last_name,
 )
@@ -159,7 +161,7 @@ def check_free_dispatch(code: PythonModule) -> Iterator[tuple[ast.AST, str]]:
     Parameters of a function that the module declares as a tool come from a tool call, too. Only the builtins count:
     `model.eval()` and a function named `exec` of the module itself do something else.
     """
-    arguments = _tool_parameters(code)
+    arguments = tool_parameters(code)
     for call in _builtin_calls(code, "eval", "exec"):
         if not call.args:
             continue
@@ -179,23 +181,6 @@ def check_free_dispatch(code: PythonModule) -> Iterator[tuple[ast.AST, str]]:
                 yield call, "the model can call every attribute"
 
 
-def _tool_parameters(code: PythonModule) -> dict[FunctionScope, frozenset[str]]:
-    """Return the parameters of the functions that are tools: by a decorator such as `@tool`, or by a declaration."""
-    declared = {
-        value.value
-        for node in code.nodes_of(ast.Dict)
-        for key, value in zip(node.keys, node.values, strict=True)
-        if key is not None and constant_value(key) == "name" and isinstance(value, ast.Constant)
-    }
-    found = {}
-    for function in code.functions():
-        decorators = [one.func if isinstance(one, ast.Call) else one for one in function.decorator_list]
-        if function.name in declared or any(last_name(one).endswith("tool") for one in decorators):
-            scope = code.body_scope(function)
-            found[scope] = scope.parameters - {"self", "cls"}
-    return found
-
-
 _NAMESPACES = ("globals", "locals", "vars")
 
 
@@ -206,26 +191,13 @@ def _builtin_calls(code: PythonModule, *names: str) -> Iterator[ast.Call]:
             yield call
 
 
-_CONSTRUCTORS = ("dict", "update", "replace", "format", "bind", "bind_partial", "model_construct")
-
-
-def _executes_call(code: PythonModule, node: ast.Call) -> bool:
-    """Return True for `f(**arguments)` with the arguments of a tool call, unless `f` is a class or a constructor."""
-    name = last_name(node.func)
-    if name in (*_CONSTRUCTORS, *REQUEST_METHODS) or name[:1].isupper() or name.lower().endswith("model"):
-        return False
-    unpacked = [keyword.value for keyword in node.keywords if keyword.arg is None]
-    scope = code.scope_of(node)
-    return any(access_path(one)[-1:] == ["arguments"] or is_call_text(one, scope) for one in unpacked)
-
-
 @_rule(
     "TW077", "warning", "all", "arguments passed to a function unvalidated", "validate them against the schema first"
 )
 def check_unchecked_call(code: PythonModule) -> Iterator[tuple[ast.AST, str]]:
     """Report `f(**arguments)` in a function that calls no validation."""
     for node in code.nodes_of(ast.Call):
-        if _executes_call(code, node) and not code.scope_of(node).validates:
+        if executes_call(code, node) and not code.scope_of(node).validates:
             yield node, "a wrong name or type raises a TypeError in your code"
 
 
@@ -244,7 +216,7 @@ def check_escaping(code: PythonModule) -> Iterator[tuple[ast.AST, str]]:
     """Report `f(**arguments)` outside of a `try`: an exception would end the loop."""
     for node in code.nodes_of(ast.Call):
         is_function = isinstance(node.func, (ast.Subscript, ast.Name))
-        if is_function and not code.is_guarded(node) and _executes_call(code, node):
+        if is_function and not code.is_guarded(node) and executes_call(code, node):
             yield node, "after an exception the other calls have no results"
 
 
@@ -273,25 +245,10 @@ def check_swallowed_error(code: PythonModule) -> Iterator[tuple[ast.AST, str]]:
             for handler in node.handlers
             if node not in returned
             and all(map(is_silent, handler.body))
-            and not any((name,) in tested for statement in handler.body for name in _assigned(statement))
+            and not any((name,) in tested for statement in handler.body for name in assigned_names(statement))
         ]
-        if silent and any(_runs_tool(code, part) for statement in node.body for part in parts_of(statement)):
+        if silent and any(runs_tool(code, part) for statement in node.body for part in parts_of(statement)):
             yield from ((handler, "the model gets an empty result and does not know why") for handler in silent)
-
-
-def _assigned(statement: ast.stmt) -> list[str]:
-    return [last_name(target) for target in statement.targets] if isinstance(statement, ast.Assign) else []
-
-
-def _runs_tool(code: PythonModule, node: ast.AST) -> bool:
-    """Match `f(**arguments)` of a tool call, and `tools[name](**…)`, also with another table and the name of a call."""
-    if not isinstance(node, ast.Call):
-        return False
-    if isinstance(node.func, ast.Subscript) and any(keyword.arg is None for keyword in node.keywords):
-        names = " ".join(access_path(node.func.value)).lower()
-        if "tool" in names or "func" in names or is_call_text(node.func.slice, code.scope_of(node)):
-            return True
-    return _executes_call(code, node)
 
 
 @_rule(
