@@ -495,3 +495,27 @@ def test_every_place_exists_in_a_document():
     text = as_text(body)
     for pointer, place in find_places(text, pointers).items():
         assert json.loads(text[place.start : place.end]) == resolve(body, pointer)
+
+
+@pytest.mark.parametrize("name", ["arguments", "index", "delta"])
+def test_name_of_a_call_is_not_found_in_object_keys(name):
+    function = {"index": 0, "id": "call_1", "type": "function", "function": {"name": name, "arguments": ""}}
+    chunks = [
+        {
+            "id": "r",
+            "object": "chat.completion.chunk",
+            "created": 1,
+            "model": "gpt-5",
+            "choices": [{"index": 0, **choice}],
+        }
+        for choice in (
+            {"delta": {"role": "assistant", "content": None}, "finish_reason": None},
+            {"delta": {"tool_calls": [function]}, "finish_reason": None},
+            {"delta": {"tool_calls": [{"index": 0, "function": {"arguments": '{"q":1}'}}]}, "finish_reason": None},
+            {"delta": {}, "finish_reason": "tool_calls"},
+        )
+    ]
+    text = "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks) + "data: [DONE]\n\n"
+    source = compare(text, source="openai_chat", kind="stream", targets=["anthropic"]).source
+    (place,) = [place for place in source.places if place.id.endswith(".name")]
+    assert [source.text[start - 9 : end + 1] for start, end in place.ranges] == [f'"name": "{name}"']

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..ir.errors import ConfigError
+from ..ir.errors import ConfigError, ToolwireError
 from ..ir.parts import Part, Reasoning, Text, ToolCall, part_label
 from ..schema.validation.validator import validator
 from ..text import detect, get
@@ -90,13 +90,15 @@ def run(arguments: argparse.Namespace) -> int:
 def _find_mismatches(parts: Sequence[Part], tools: Sequence[Tool]) -> list[str]:
     """Describe the arguments of complete calls that do not match the schema of their tool."""
     schemas = {tool.name: tool.input_schema for tool in tools}
-    calls = [part for part in parts if isinstance(part, ToolCall) and part.state == "complete"]
-    return [
-        f"{call.name} {problem}"
-        for call in calls
-        if call.name in schemas
-        for problem in validator(schemas[call.name]).problems(call.arguments)
-    ]
+    found: list[str] = []
+    for call in parts:
+        if isinstance(call, ToolCall) and call.state == "complete" and call.name in schemas:
+            try:
+                problems = validator(schemas[call.name]).problems(call.arguments)
+            except ToolwireError as error:  # of the schema: the calls are printed all the same
+                problems = [f"cannot be checked: {error}"]
+            found += [f"{call.name} {problem}" for problem in problems]
+    return found
 
 
 def _choose_format(arguments: argparse.Namespace, text: str) -> Format | None:

@@ -71,7 +71,9 @@ def test_shared_link_has_no_secret_and_opens_the_same_document(open_page, consol
     show(
         page,
         "translate",
-        json.dumps({"system": f"Use {secret}.", "api_key": "hunter2hunter2", **IMAGE_REQUEST}),
+        json.dumps(
+            {"system": f"Use {secret}.", "db_password": "hunter2", "x": '{"token": "hunter2"}', **IMAGE_REQUEST}
+        ),
     )
     page.get_by_role("button", name="Share").click()
     expect(page.get_by_label("Link")).to_have_value(re.compile("#/translate"))

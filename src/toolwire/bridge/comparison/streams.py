@@ -28,6 +28,7 @@ _MIN_PART = 3  # characters of a delta that a decoder has split; a frame contain
 _MAX_ARRAY = 1_000_000  # bytes of an array whose elements are found; they are read byte by byte
 
 _frame_ends = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r)").finditer
+_keys = re.compile(r'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"(\s*:)?')  # all strings, so that none begins within another one
 _line_ends = re.compile(rb"\r?\n").finditer
 
 
@@ -38,7 +39,7 @@ def read_stream(text: str, wire: str) -> tuple[Reading, dict[str, list[TextRange
     pieces = _Pieces()
     position = 0
     for start, end in find_boundaries(data):
-        frame = data[start:end].decode("utf-8", "replace")
+        frame = _keys.sub(_blank_key, data[start:end].decode("utf-8", "replace"))
         try:
             for event in decoder.feed(data[start:end]):
                 folder.feed(event)
@@ -128,6 +129,11 @@ def _group_of(part: object) -> Group | None:
     if isinstance(part, (Text, Refusal)):
         return Group("text", "x", shorten(part.text, _LABEL), "", part, [], "assistant")
     return None
+
+
+def _blank_key(string: re.Match[str]) -> str:
+    """Return a value as it is and NULs for an object key, so that the tool `name` is not found in `"name":`."""
+    return string[0] if string[1] is None else "\0" * len(string[0])
 
 
 def _find_string(frame: str, value: str, position: int) -> TextRange | None:

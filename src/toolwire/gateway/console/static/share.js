@@ -53,12 +53,20 @@ const REPLACEMENT = "[redacted]";
 
 // Names of JSON members, headers and query parameters whose value is a secret.
 const SECRET = "authorization|proxy-authorization|(?:x-)?api[-_ ]?key|x-goog-api-key|x-amz-security-token|(?:access|refresh|id|auth|session|bearer|secret|security)[-_]?token|token|client[-_]?secret|secret(?:[-_]?(?:key|access[-_]?key))?|private[-_]?key|password|passwd|credential|(?:set-)?cookie|signature";
-const MEMBER = new RegExp(`("(?:${SECRET})"\\s*:\\s*)"([^"\\\\]*(?:\\\\[^][^"\\\\]*)*)"`, "gi");
+const NAME = `[\\w-]{0,60}(?:${SECRET})`; // also openai_api_key, DB_PASSWORD
+const MEMBER = new RegExp(`("${NAME}"\\s*:\\s*)"([^"\\\\]*(?:\\\\[^][^"\\\\]*)*)"`, "gi");
+// The same in JSON that is a string in JSON, such as the arguments of a call; the group is the escape of its quotes.
+const NESTED = new RegExp(`((?<!\\\\)(\\\\+)"${NAME}\\2"\\s*:\\s*\\2")(?:\\\\[^]|[^"\\\\])*?(?=(?<!\\\\)\\2"|"|$)`, "gi");
+// <parameter=password>…, login(password="…"), ["--token", "…"], --token …
+const PARAMETER = new RegExp(`(<parameter(?:=|\\s+name=\\\\*["']?)${NAME}\\\\*["']?>)(?:\\\\n|\\s)*[^<\\s\\\\][^<]*`, "gi");
+const KEYWORD = new RegExp(`((?<![\\w-])${NAME}\\s*=\\s*(\\\\*["']))(?:(?!(?<!\\\\)\\2)[^\\n])*`, "gi");
+const OPTION = new RegExp(`((?<!\\\\)\\\\*"--?${NAME}\\\\*"\\s*,\\s*\\\\*")(?:\\\\[^"]|[^"\\\\])+`, "gi");
+const ARGUMENT = new RegExp(`((?<![\\w-])--${NAME}[= ])[^\\s"'\\\\]+`, "gi");
 const HEADERS = /("(?:[\w-]*headers|env)"\s*:\s*)\{([^{}]*)\}/gi;
 const HEADER_VALUE = /("[^"\\]*(?:\\[^][^"\\]*)*"\s*:\s*)"[^"\\]*(?:\\[^][^"\\]*)*"/g;
 const LINE = new RegExp(`^([ \\t]*(?:-H\\s*)?['"]?(?:${SECRET})['"]?\\s*[:=]\\s*)(?!["'{\\[])(\\S[^\\n"']*)`, "gim");
-const QUERY = new RegExp(`([?&](?:${SECRET}|key|sig)=)[^&\\s"'#\\\\]+`, "gi");
-const USER = /(\b[a-z][a-z0-9+.-]*:\/\/)[^\s/@"'\\]+@/gi;
+const QUERY = new RegExp(`([?&#](?:${NAME}|key|sig)=)[^&\\s"'#\\\\]+`, "gi");
+const USER = /(\b[a-z][a-z0-9+.-]{0,30}:\/\/)[^\s/@"'\\]+@/gi;
 // Values that are keys whatever their name is: of OpenAI, Anthropic, Google, GitHub, Slack, AWS, Hugging Face and others; JWTs; PEM.
 const VALUES = [
   /\b(?:sk|pk|rk)-[A-Za-z0-9_-]{16,}/g,
@@ -88,6 +96,13 @@ export function redact(text) {
     return `${start}{${String(body).replace(HEADER_VALUE, `$1"${REPLACEMENT}"`)}}`;
   });
   clean = clean.replace(MEMBER, (_, start, value) => member(start, value));
+  for (const pattern of [NESTED, PARAMETER, KEYWORD, OPTION, ARGUMENT]) {
+    clean = clean.replace(pattern, (whole, start) => {
+      if (whole.slice(start.length).startsWith(REPLACEMENT)) return whole;
+      note("argument");
+      return start + REPLACEMENT;
+    });
+  }
   clean = clean.replace(LINE, (whole, start, value) => {
     if (String(value).startsWith(REPLACEMENT)) return whole;
     note("header");
@@ -128,7 +143,7 @@ export function ShareDialog({ view, state, onClose }) {
   }, []);
   return html`<${Dialog} title="Share this view" onClose=${onClose}>
     <p>The link holds the document itself, after the <code>#</code>, which no server receives. Another console opens it when it is pasted there. It never contains your token.</p>
-    ${notes.length ? html`<p class="note">Replaced by <code>[redacted]</code>: ${notes.join(", ")}.</p>` : html`<p class="note">No header, key or token was found in it. Look yourself, too.</p>`}
+    ${notes.length ? html`<p class="note">Replaced by <code>[redacted]</code>: ${notes.join(", ")}.</p>` : html`<p class="note">No member, parameter or header with the name of a secret, and no known form of a key, was found in it. Secrets in plain text or split over the chunks of a stream are not found: look yourself, too.</p>`}
     ${problem
       ? html`<p class="problem" role="alert"><${Icon} name="alert" />${problem}</p>`
       : html`<div class="copy-field">
