@@ -94,10 +94,11 @@ def _find_mismatches(parts: Sequence[Part], tools: Sequence[Tool]) -> list[str]:
     for call in parts:
         if isinstance(call, ToolCall) and call.state == "complete" and call.name in schemas:
             try:
-                problems = validator(schemas[call.name]).problems(call.arguments)
+                found += [
+                    f"{call.name} {problem}" for problem in validator(schemas[call.name]).problems(call.arguments)
+                ]
             except ToolwireError as error:  # of the schema: the calls are printed all the same
-                problems = [f"cannot be checked: {error}"]
-            found += [f"{call.name} {problem}" for problem in problems]
+                found.append(f"{call.name} cannot be checked: {error}")
     return found
 
 
