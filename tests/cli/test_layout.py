@@ -2,6 +2,7 @@
 
 import io
 import re
+import shlex
 import sys
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tables import every_case
-from toolwire.cli.terminal.layout import lay_out, text_width, wrap_text
+from toolwire.cli.terminal.layout import StreamWrap, lay_out, text_width, wrap_command, wrap_text
 from toolwire.cli.terminal.options import CommandHelp, _wrap_example
 from toolwire.cli.terminal.output import print_note, terminal_width, text_lines
 from work_counter import count_work
@@ -221,3 +222,30 @@ def test_number_and_unit_are_not_separated(text):
 def test_prose_shrinks_before_names_are_split():
     rows = [("deepseek_dsml_v32", "arguments in tags with a type, in a block")]
     assert lines_of(lay_out(rows, (), 32))[0].rstrip() == "deepseek_dsml_v32  arguments in"
+
+
+@pytest.mark.parametrize("splits_words", [False, True])
+@pytest.mark.parametrize("mark", ["\u0301", "\x1b[1m"])
+def test_word_of_invisible_characters_is_not_held_back_without_bound(mark, splits_words):
+    wrap = StreamWrap(20, splits_words=splits_words)
+    written = ""
+    for number in range(1, 2001):
+        written += wrap.feed(mark)
+        assert number * len(mark) - len(written) <= 1000
+    assert written + wrap.flush() == mark * 2000
+
+
+def test_tab_fills_the_line_to_its_stop():
+    wrap = StreamWrap(30)
+    lines = (wrap.feed("a\tb\tc\td\te") + wrap.flush()).split("\n")
+    assert lines == ["a       b       c       d", "e"]
+
+
+@pytest.mark.parametrize(
+    "argument", ["don't break this text at all", 'a "quoted text" in it', r"back\slash and spaces"]
+)
+def test_wrapped_command_keeps_its_arguments(argument):
+    command = ["toolwire", "run", argument, "--model", "local/smollm2"]
+    for text in (shlex.join(command), f'toolwire run "{argument}" --x' if '"' not in argument else shlex.join(command)):
+        wrapped = "\n".join(wrap_command(text, 30))
+        assert shlex.split(wrapped.replace("\\\n", "")) == shlex.split(text)

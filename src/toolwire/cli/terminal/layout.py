@@ -29,9 +29,10 @@ _PIECES = re.compile(r"(?:[^/._:,=&?|→-]|[.,:](?=\d))*+(?:[/_=&?|→-]|[.,:](?
 _NUMBER = re.compile(r"[-+~]?\d[\d.,]* ?(?:%|µs|ms|s|k|M|[KMG]?B)?")
 _STREAMED = re.compile(r"\n|[ \t]+|\x1b\[[\d;]*m|\x1b|[^ \t\n\x1b]+")
 _SGR = re.compile(r"\x1b\[[\d;]*m")
-_QUOTED = re.compile(r"""["][^"]*["]|'[^']*'""")
+_QUOTED = re.compile(r"""["](?:[^"\\]|\\.)*+["]|'[^']*'|\\.""")
 _OPTION = re.compile(r"(?<= )--?[\w-]+ [^ &|;<>-][^ ]*")  # with a word that may be its value
 _MOST_HELD = 20  # characters of a word that may be split: arguments are shown while the model writes them
+_MARKS_PER_CELL = 8  # combining marks and colours of a word that is held back: letters have at most three or four
 _LIST_MARK = re.compile(r"•|│|\d{1,9}[.)]")
 _NO_NUMBER = ("", "-")  # cells without a value in a column of numbers
 
@@ -136,7 +137,7 @@ def _cut(text: str, width: int) -> list[str]:
 
 
 class StreamWrap:
-    r"""Wrap text that arrives in pieces, with SGR escape sequences: `feed` returns what can be written.
+    r"""Wrap text that arrives in pieces, with whole SGR escape sequences: `feed` returns what can be written.
 
     Lines break at spaces, and with `splits_words` long words also after separators; without it, a word that is wider than
     the terminal stays whole. The later lines of an indented line or a list item begin below its text. A word is held back until it
@@ -170,9 +171,13 @@ class StreamWrap:
             else:
                 self._word += piece
                 self._size += 0 if piece[0] == "\x1b" else text_width(piece)
-                if self._size > self._most or self._is_whole:
+                if self._must_write():
                     out.append(self._write_wide())
         return "".join(out)
+
+    def _must_write(self) -> bool:
+        """Return whether the word is too long to be held back, or its beginning is written."""
+        return self._size > self._most or self._is_whole or len(self._word) > _MARKS_PER_CELL * self._most
 
     def flush(self) -> str:
         """End the word that is held back, and return it."""
@@ -204,7 +209,7 @@ class StreamWrap:
             for piece in full:
                 out += self._place(piece, text_width(piece))
                 self._is_whole = False
-            if self._size <= self._most and not self._is_whole:
+            if not self._must_write():
                 return out
         if self._is_whole:
             out, self._column = out + self._word, self._column + self._size
@@ -215,7 +220,7 @@ class StreamWrap:
 
     def _place(self, text: str, size: int) -> str:
         """Return a word after its spaces, or on a new line if it does not fit."""
-        gap, self._gap = self._gap, ""
+        gap, self._gap = (" " * self._column + self._gap).expandtabs()[self._column :], ""
         if self._is_first:
             self._is_first = False
             mark = size + 1 if _LIST_MARK.fullmatch(_SGR.sub("", text)) else 0
