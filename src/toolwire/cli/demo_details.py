@@ -34,7 +34,7 @@ _MARKS = {True: "✓", False: "✗"}
 _COLOURS = {"✓": "green", "✗": "red"}
 
 
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*+"?')
 _LABEL = 23  # columns before a declaration: a mark and the longest name of a wire
 _LEAST = 50  # columns of a declaration; with fewer, the name has a line of its own
 

@@ -28,7 +28,8 @@ _MIN_PART = 3  # characters of a delta that a decoder has split; a frame contain
 _MAX_ARRAY = 1_000_000  # bytes of an array whose elements are found; they are read byte by byte
 
 _frame_ends = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r)").finditer
-_keys = re.compile(r'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"(\s*:)?')  # all strings, so that none begins within another one
+# All strings, so that none begins within another one; also one without its end, so that no quote in it is tried again.
+_keys = re.compile(r'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+(?:"(\s*:)?)?')
 _line_ends = re.compile(rb"\r?\n").finditer
 
 
