@@ -82,6 +82,7 @@ def test_signal_that_stops_or_ends_the_process_finds_the_terminal_restored(numbe
     """The process would stop inside `raise_signal`; it continues after it with `fg`."""
     states = []
     raise_signal = signal.raise_signal
+    before = signal.signal(number, signal.SIG_DFL)  # `nohup`, and a shell's `&`, let their programs ignore some
 
     def stop(raised):
         states.append((raised, echoes(screen), signal.getsignal(number)))
@@ -92,6 +93,7 @@ def test_signal_that_stops_or_ends_the_process_finds_the_terminal_restored(numbe
         assert states == [(number, True, signal.SIG_DFL)]
         assert not echoes(screen)
     assert echoes(screen)
+    signal.signal(number, before)
 
 
 @pytest.mark.parametrize("is_asked", [True, False])

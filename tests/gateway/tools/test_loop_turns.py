@@ -406,15 +406,16 @@ async def test_emulated_calls_of_large_requests_are_numbered_in_a_thread(monkeyp
 @run
 async def test_losses_are_counted_once_and_in_a_thread(monkeypatch):
     """Each unknown field is a concept of its own; the metrics and the log get the first ones, and the sum of the rest."""
-    on_loop = note_threads(monkeypatch, request_log, "islice")  # called for more concepts than the log keeps
+    on_loop = note_threads(monkeypatch, request_log.RequestLogWriter, "set_losses")
     logs, metrics = [], Metrics()
     document = {"model": "anthropic/m", "messages": [{"role": "user", "content": "x"}]}
     fields = {f"unknown_{n}": 1 for n in range(5_000)}
     async with gateway_to(TEXT_ANSWER, sinks=[logs.append, metrics]) as (gateway, _):
         body = json.dumps({**document, **fields}).encode()
         assert (await post(gateway, path_of("openai_chat"), body)).status == 200
-    counts = logs[0].count_losses()
+    counts = logs[0].loss_counts
     assert on_loop == [False]
+    assert logs[0].count_losses() is counts
     assert len(counts) <= 201 and sum(counts.values()) == len(logs[0].losses) >= 5_000
     assert sum(metrics._losses.values.values()) == len(logs[0].losses)
 
