@@ -145,13 +145,13 @@ def _open_listeners(host: str, port: int) -> list[socket.socket]:
             try:
                 listeners.append(socket.create_server(address, family=family, backlog=_BACKLOG))
             except OSError as error:
-                if error.errno != errno.EADDRNOTAVAIL:
+                if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
                     raise
                 reason = str(error.strerror)  # `localhost` may have an address of IPv6 on a machine without IPv6
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # a name that IDNA cannot encode
         for listener in listeners:
             listener.close()
-        listeners, reason = [], error.strerror or str(error)
+        listeners, reason = [], getattr(error, "strerror", None) or str(error)
     if not listeners:
         hint = "the port is in use or not permitted; choose another one: --http :8001"
         raise ConfigError(f"cannot listen on {host}:{port}: {reason}", hint=hint)

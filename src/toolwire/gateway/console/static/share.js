@@ -57,9 +57,11 @@ const NAME = `[\\w-]{0,60}(?:${SECRET})`; // also openai_api_key, DB_PASSWORD
 const MEMBER = new RegExp(`("${NAME}"\\s*:\\s*)"([^"\\\\]*(?:\\\\[^][^"\\\\]*)*)"`, "gi");
 // The same in JSON that is a string in JSON, such as the arguments of a call; the group is the escape of its quotes.
 const NESTED = new RegExp(`((?<!\\\\)(\\\\+)"${NAME}\\2"\\s*:\\s*\\2")(?:\\\\[^]|[^"\\\\])*?(?=(?<!\\\\)\\2"|"|$)`, "gi");
+// The end of the JSON string around a text that looks like code or markup.
+const ENDS = `(?<!\\\\)"\\s*(?:[,:}\\]]|$)`;
 // <parameter=password>…, login(password="…"), ["--token", "…"], --token …
-const PARAMETER = new RegExp(`(<parameter(?:=|\\s+name=\\\\*["']?)${NAME}\\\\*["']?>)(?:\\\\n|\\s)*[^<\\s\\\\][^<]*`, "gi");
-const KEYWORD = new RegExp(`((?<![\\w-])${NAME}\\s*=\\s*(\\\\*["']))(?:(?!(?<!\\\\)\\2)[^\\n])*`, "gi");
+const PARAMETER = new RegExp(`(<parameter(?:=|\\s+name=\\\\*["']?)${NAME}\\\\*["']?>)(?:\\\\n|\\s)*(?!${ENDS})[^<\\s\\\\](?:(?!${ENDS})[^<])*`, "gi");
+const KEYWORD = new RegExp(`((?<![\\w-])${NAME}\\s*=\\s*(\\\\*["']))(?:(?!(?<!\\\\)\\2|${ENDS})[^\\n])*`, "gi");
 const OPTION = new RegExp(`((?<!\\\\)\\\\*"--?${NAME}\\\\*"\\s*,\\s*\\\\*")(?:\\\\[^"]|[^"\\\\])+`, "gi");
 const ARGUMENT = new RegExp(`((?<![\\w-])--${NAME}[= ])[^\\s"'\\\\]+`, "gi");
 const HEADERS = /("(?:[\w-]*headers|env)"\s*:\s*)\{([^{}]*)\}/gi;
