@@ -282,7 +282,7 @@ WEBSOCKET = b"GET /ws?a=b HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade:
 
 
 def switch(data, size=None, *, takes=True):
-    """Return the protocol of the hook, what was written, and the client."""
+    """Return the protocol of the hook, its written bytes, and the client."""
     switched = []
 
     def hook(connection, scope):

@@ -69,7 +69,7 @@ def _hang(_signal, _frame):
 
 
 class Coverage:
-    """What has been reached so far, in the package: lines, and directions of branches."""
+    """Collect the covered lines and branch directions of the package."""
 
     def __init__(self):
         self._directions = {}  # (code, offset) -> the destinations that were reached
@@ -105,7 +105,7 @@ class Coverage:
 
 
 def fuzz(target: Target, corpus: Sequence[bytes], seconds: float, seed: int, on_progress=lambda report: None) -> Report:
-    """Run mutations of the corpus for a time, and return what was found. It stops at the first failure, shrunk."""
+    """Run mutations of the corpus for `seconds`, and return a report. It stops at the first failure, shrunk."""
     chooser = random.Random(seed)
     report = Report()
     behaviours = set()

@@ -1,4 +1,4 @@
-"""What is fuzzed, and what must hold of it. Each check compares with an independent reading of the same bytes.
+"""The targets of the fuzzer, with their invariants. Each check compares with an independent reading of the same bytes.
 
 A parser of pieces must give the same result for any cut; a document that is accepted must mean the same to the standard
 library; a refusal is a typed error, and has a reason that the standard library shares or that the module documents.
@@ -140,7 +140,7 @@ def check_json(data, _random):
 
 
 def check_partial(data, _random):
-    """The complete members of a truncated object are those of the whole object, and repairs are valid documents."""
+    """A truncated object has the complete members of the whole object, and repairs are valid documents."""
     text = data.decode("utf-8", "replace")
     found = parse_partial(text)
     assert isinstance(found, dict)
@@ -156,7 +156,7 @@ def check_partial(data, _random):
 
 
 def check_scanner(data, random):
-    """The scanner finds the same arguments for any cut, and those of the parser in a complete document."""
+    """The scanner finds the same arguments for any cut, and agrees with the parser about a complete document."""
     text = data.decode("utf-8", "replace")
     whole, pieces = Scanner(), Scanner()
     expected = whole.feed(text)
@@ -239,7 +239,7 @@ RENAMED = {"max_tokens": "max_out"}
 
 
 def scan_fields(pieces, renamed=None):
-    """Return (the kind of the result, what was sent on)."""
+    """Return the kind of the result, and the forwarded bytes or the error."""
     field_scan, sent = FieldScan(NAMES, renamed), b""
     try:
         for piece in pieces:

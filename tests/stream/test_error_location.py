@@ -220,6 +220,6 @@ def test_the_pointer_of_any_number_out_of_range_is_exact(value, random):
 @pytest.mark.parametrize("rest", [b"}0", b"]0", b",0", b"}}", b"]"])
 @pytest.mark.parametrize("start", [b"", b"[1,", b'{"a":'])
 def test_error_that_is_reported_behind_its_place_has_no_pointer_beyond_the_document(start, rest):
-    """The parser reports an escape sequence that is cut off behind the end of its string."""
+    """The parser reports a truncated escape sequence after the end of its string."""
     with pytest.raises(ProtocolError, match="not JSON"):
         strict.parse(start + b'"\\u"' + rest)

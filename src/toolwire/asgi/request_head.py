@@ -54,7 +54,7 @@ class RequestHead:
         self.on_headers_complete = events.on_headers_complete
         self.on_body = events.on_body
         self.on_message_complete = events.on_message_complete
-        self.server: tuple[str, int | None] | None = None  # and the following are those of the connection
+        self.server: tuple[str, int | None] | None = None  # it and the following belong to the connection
         self.client: tuple[str, int | None] | None = None
         self.scheme = "http"
         self._limit = limit

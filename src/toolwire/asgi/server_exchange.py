@@ -348,7 +348,7 @@ def _read_framing(layout: _Layout, values: Sequence[bytes]) -> tuple[bool, int |
     return has_close, length
 
 
-@lru_cache(256)  # an application has few sets of names; those of an upstream's answers may be many
+@lru_cache(256)  # an application has few sets of names; upstreams may have many
 def _lay_out(names: tuple[bytes, ...]) -> _Layout:
     """Return the layout of these fields. The length and the transfer coding are written by the server."""
     lines, framing = b"", []

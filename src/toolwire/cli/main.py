@@ -108,7 +108,7 @@ def _provider_names(**_: Any) -> list[str]:
 _VALUES = {"WIRE": _wire_names, "PROVIDER": _provider_names, "FORMAT": _format_names, "MODEL": _model_names}
 
 
-# Only the module of the given command is imported. The groups are those of the help.
+# Only the module of the given command is imported. The help has the same groups.
 _GROUPS = {
     "start": {
         "demo": "toolwire.cli.demo",

@@ -1,7 +1,7 @@
 """The calls of Python functions and the bytecode instructions that a request costs. They do not depend on the machine.
 
 A change that needs more of them is either worth it, and raises `request_budget.json`, or repeats work that was done
-before. `bench/gateway/run.py --count` shows the functions. Instructions are those of Python 3.11: other versions have others.
+before. `bench/gateway/run.py --count` shows the functions. Instructions are counted on Python 3.11: other versions have others.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The losses of an answer: those of all model requests of the run, streamed or not, observed or not."""
+"""`Answer.losses` collects the losses of all model requests of a run, streamed or not, observed or not."""
 
 import asyncio
 import logging

@@ -128,7 +128,7 @@ def translate_error(
 ) -> Translation[Object]:
     """Translate an error. A body that is not JSON is its message, unless it is a web page, such as a proxy's.
 
-    `status` and `headers` are those of the answer: they decide the kind of an error whose body does not name it, and the
+    `status` and `headers` belong to the answer: they decide the kind of an error whose body does not name it, and the
     wait before a retry. Without a status, such an error counts as 500. `request` is the client's request on the target
     wire. `strict` raises LossError if a loss is more severe than `info`.
     """

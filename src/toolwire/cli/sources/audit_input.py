@@ -240,7 +240,7 @@ class AuditInput(ToolDocuments):
 
 
 def _files_in(folder: str) -> Iterator[str]:
-    """Yield the files in a folder in the order of their names, without those of environments and caches."""
+    """Yield the files in a folder in the order of their names, without environments and caches."""
     for name, folders, files in os.walk(folder):
         root = Path(name)
         folders[:] = sorted(

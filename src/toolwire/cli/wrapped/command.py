@@ -374,7 +374,7 @@ def session_settings(arguments: argparse.Namespace, key: str) -> tuple[Settings,
 def _choose_model(settings: Settings, arguments: argparse.Namespace) -> tuple[Settings, str | None]:
     """Return the settings in which -m answers every other name, and its name for clients.
 
-    Without -m, the models of the settings keep their names; without settings, the model is that of other commands.
+    Without -m, the models of the settings keep their names; without settings, the model is the default of other commands.
     Raise ConfigError for options that do not fit the model.
     """
     from ...gateway.config.settings import EmulateRow

@@ -42,7 +42,7 @@ class Answer(Value, Generic[Output], frozen=True):
     either to `run(history=…)` to continue. `usage` and `cost` are sums over all model requests of the run. `reason`: why
     there is no answer; empty if there is one. `output_tool`: the name of the final-answer tool, if the run had one; its
     calls are part of the messages, but not of `calls` and `results`. `losses`: the parts of this run's requests and responses
-    that a provider or a model could not receive as intended, since the run was started or loaded, with those of subagents
+    that a provider or a model could not receive as intended, since the run was started or loaded, including subagents
     and of an auxiliary model; pointers are canonical, such as `/params/seed`. `compacted`: the form of the first messages that
     was sent to the model.
     `auxiliary_usage`: the part of `usage` that an auxiliary model used. `tainted`: the conversation contains untrusted
