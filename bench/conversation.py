@@ -100,11 +100,11 @@ def translate(wire: WireCodec, body: bytes, endpoint: Endpoint, store_of: Transl
     """Do the work of one request; without a cache, as if there were none."""
     if store_of is None:
         count_values(body)
-        request, store = wire.decode_request(parse_object(body)), None
+        request, store, settings = wire.decode_request(parse_object(body)), None, None
     else:
         reading = store_of.open(owner, wire, body)
         _ = reading.values
-        request, store = reading.decode(), reading.store
+        request, store, settings = reading.decode(), reading.store, reading.settings
     sent = EndpointRequest(
         replace(request, model="agent", stream=True),
         endpoint,
@@ -114,6 +114,7 @@ def translate(wire: WireCodec, body: bytes, endpoint: Endpoint, store_of: Transl
         client=wire.capabilities,
         is_alias=True,
         store=store,
+        settings=settings,
         mark_prefix=wire.name != endpoint.wire.name,  # as in the gateway
     )
     return sent.body

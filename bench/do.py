@@ -25,6 +25,7 @@ from toolwire import ModelClient
 from toolwire.cli.do.command import run_request
 from toolwire.retrieve.commands.catalogue import Catalogue, Roots, find_roots
 from toolwire.retrieve.commands.command import find_program
+from toolwire.retrieve.commands.command_tool import command_properties
 
 TESTS = Path(__file__).parent.parent / "tests"
 sys.path.insert(0, str(TESTS / "support"))
@@ -56,8 +57,8 @@ def load_commands(*, with_machine):
     return catalogue, catalogue.load()
 
 
-def judge(one, outcome):
-    """Return the verdict about one request."""
+def judge(one, outcome, find_command):
+    """Return the verdict about one request. `find_command` returns the command of a name, with its options."""
     if one["command"] is None:
         return "refused" if outcome.kind == "nothing_fits" else "wrong: not refused"
     if not outcome.vector:
@@ -65,15 +66,65 @@ def judge(one, outcome):
     words = one["command"].split()
     if list(outcome.vector[: len(words)]) != words:
         return "wrong: command"
-    accepted = [sorted(vector) for vector in (one["vector"], *one.get("also", ()))]
-    return "right" if sorted(outcome.vector) in accepted else "wrong: arguments"
+    is_right = is_accepted(find_command(one["command"]), outcome.vector, one)
+    return "right" if is_right else "wrong: arguments"
 
 
-async def measure(client, candidates, arguments, verbose, stride):
+def is_accepted(command, vector, one):
+    """Return whether a command line is a right one: options in any order and spelling, operands in theirs."""
+    given = read_vector(command, vector)
+    right = (one["vector"], *one.get("also", ()))
+    return list(vector) in map(list, right) or (
+        given is not None and any(read_vector(command, other) == given for other in right)
+    )
+
+
+def read_command(catalogue, command):
+    """Return a command with the options of its page."""
+    found = next(iter(catalogue.read([command])), None)
+    return found[0] if found else command
+
+
+def read_vector(command, vector):
+    """Return the arguments whose command line is this one, or None."""
+    properties = command_properties(command)
+    options = {
+        spelling: (name, one) for name, one in properties.items() if hasattr(one, "style") for spelling in one.names
+    }
+    operands = [(name, one) for name, one in properties.items() if not hasattr(one, "style")]
+    arguments, values = {}, []
+    words = iter(vector[len(command.words) :])
+    for word in words:
+        spelling, equals, value = word.partition("=")
+        if word.startswith("-") and spelling in options:
+            name, option = options[spelling]
+            if option.style == "flag" or (option.style == "optional" and not equals):
+                arguments[name] = True
+                continue
+            value = value if equals else next(words, "")
+            value = int(value) if option.is_integer and value.isdigit() else value
+            arguments[name] = [*arguments.get(name, ()), value] if option.repeats else value
+        elif word.startswith("-"):
+            return None
+        else:
+            values.append(word)
+    for number, (name, operand) in enumerate(operands):
+        if not values:
+            break
+        if operand.repeats:
+            keep = len(operands) - number - 1
+            taken = values[: max(len(values) - keep, 1)]
+            arguments[name], values = taken, values[len(taken) :]
+        else:
+            arguments[name] = values.pop(0)
+    return None if values else arguments
+
+
+async def measure(client, candidates, find_command, arguments, verbose, stride):
     counts, started = Counter(), time.perf_counter()
     for one in REQUESTS[::stride]:
         outcome = await run_request(client, one["request"], candidates, arguments)
-        verdict = judge(one, outcome)
+        verdict = judge(one, outcome, find_command)
         counts[verdict] += 1
         if verbose:
             print(f"{verdict:18} {one['request']} → {' '.join(outcome.vector) or outcome.message[:80]}", flush=True)
@@ -163,7 +214,15 @@ async def main():
     candidates = make_candidates(commands, catalogue.read)
     async with ModelClient(given.model) as client:
         arguments = make_arguments(model=given.model, k=given.k, dry_run=True)
-        counts, seconds = await measure(client, candidates, arguments, given.verbose, given.stride)
+        named = {command.name: command for command in commands}
+        counts, seconds = await measure(
+            client,
+            candidates,
+            lambda name: read_command(catalogue, named[name]),
+            arguments,
+            given.verbose,
+            given.stride,
+        )
         report = {"model": given.model, "commands": len(commands), "k": given.k, **counts, "seconds": round(seconds, 2)}
         if given.hostile:
             asked, ran = await measure_hostile(client, candidates, given.model, given.k, given.verbose)

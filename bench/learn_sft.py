@@ -78,7 +78,7 @@ def main() -> None:
     run.add_argument("--batch-tokens", type=int, default=0, help="tokens in a step (16384 on cuda, else 2048)")
     run.add_argument("--seeds", type=int, default=1)
     report = actions.add_parser("report")
-    report.add_argument("out", type=Path)
+    report.add_argument("out", type=Path, help="if it contains no run, the committed results are used")
     report.add_argument("target", type=Path)
     arguments = parser.parse_args()
     if arguments.action == "report":
@@ -212,25 +212,35 @@ def mean_percent(results: dict[str, Any], size: int, mode: str, count: str) -> f
 
 def write_report(out: Path, target: Path) -> None:
     """Write the results, the chart and the page of the experiment."""
-    folder = RunFolder(out, json.loads((out / "manifest.json").read_text()))
-    results, settings = collect(folder), folder.manifest["settings"]
-    sizes = sorted({int(name.split("-")[0]) for name in results if name != "base"})
+    target.mkdir(parents=True, exist_ok=True)
+    kept = target / "fine-tuning.json"
+    if (out / "manifest.json").is_file():
+        folder = RunFolder(out, json.loads((out / "manifest.json").read_text()))
+        settings = folder.manifest["settings"]
+        settings["model"] = Path(settings["model"]).name  # no path of a machine in the results
+        kept.write_text(json.dumps({"settings": settings, "results": without_texts(collect(folder))}, indent=2) + "\n")
+    found = json.loads(kept.read_text())
+    results, sizes = found["results"], sizes_of(found["results"])
     series = {
         f"{title} {mode}": [(size, mean_percent(results, size, mode, count)) for size in (0, *sizes)]
         for count, title in (("valid", "valid,"), ("right", "right,"))
         for mode in ("free", "masked")
     }
-    target.mkdir(parents=True, exist_ok=True)
     draw_lines(target / "fine-tuning.svg", "Calls on held-out prompts", "examples per tool", "percent", series)
-    compact = without_texts(results)
-    (target / "fine-tuning.json").write_text(json.dumps({"settings": settings, "results": compact}, indent=2) + "\n")
-    (target / "fine-tuning.md").write_text(_page(results, settings, sizes))
+    (target / "fine-tuning.md").write_text(page_text(found))
     print(f"wrote {target}/fine-tuning.md, .json and .svg")
 
 
-def _page(results: dict[str, Any], settings: dict[str, Any], sizes: list[int]) -> str:
+def sizes_of(results: dict[str, Any]) -> list[int]:
+    """Return the numbers of examples per tool, in order."""
+    return sorted({int(name.split("-")[0]) for name in results if name != "base"})
+
+
+def page_text(found: dict[str, Any]) -> str:
+    """Return the page of the committed results."""
+    results, settings = found["results"], found["settings"]
     rows = []
-    for size in (0, *sizes):
+    for size in (0, *sizes_of(results)):
         title = f"{size} examples per tool" if size else "before training"
         cells = [f"{mean_percent(results, size, mode, count):.1f} %" for mode in ("free", "masked") for count in COUNTS]
         rows.append(f"| {title} | {' | '.join(cells)} |")

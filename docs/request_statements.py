@@ -23,6 +23,7 @@ _NOT_LOCATED = {
     "call without a result",
     "blank text",
     "129 tools",
+    "tool that the client runs, declared by its type",
     "tool.name with a dot",
     "text file, inline",
     "five stop sequences",

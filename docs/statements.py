@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from toolwire.ir import Artefact, Media, Message, Opaque, Params, Reasoning, Request, Text, Tool, ToolCall, ToolResult
 from toolwire.ir.tools import SEARCH_TOOLS
-from toolwire.wire import names
+from toolwire.wire import get, names
 
 MARK = "oslo"  # the text of a statement; its position in a document is the location of the statement
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -51,6 +51,13 @@ WEB = {
     ),
     "gemini": Tool("googleSearch", kind="builtin", extra={"gemini": {"googleSearch": {}}}),
     "openai_responses": Tool("web_search", kind="builtin", extra={"openai_responses": {"type": "web_search"}}),
+}
+TYPED = {
+    wire: get(wire).decode_tools([declaration])[0]
+    for wire, declaration in {
+        "anthropic": {"type": "bash_20250124", "name": "bash"},
+        "openai_responses": {"type": "apply_patch"},
+    }.items()
 }
 
 

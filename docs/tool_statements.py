@@ -11,6 +11,7 @@ from statements import (
     SCHEMA,
     SEARCH,
     TOOL,
+    TYPED,
     WEB,
     Statement,
     read_choice,
@@ -129,6 +130,12 @@ TOOLS = [
     ),
     Statement(
         "built-in tool", BASE, {wire: replace(BASE, tools=(TOOL, tool)) for wire, tool in WEB.items()}, read_extra
+    ),
+    Statement(
+        "tool that the client runs, declared by its type",
+        BASE,
+        {wire: replace(BASE, tools=(TOOL, tool)) for wire, tool in TYPED.items()},
+        lambda r: [tool.name for tool in read_tools(r)],
     ),
     *(
         Statement(

@@ -5,56 +5,24 @@ import json
 import subprocess
 import sys
 import tarfile
-import venv
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from candidate import KEY, TARGETS, UPSTREAM, Candidate
+from installation import WORK, install_python, write_settings
+from node_candidates import NODE_CANDIDATES
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-WORK = HERE / ".work"
-KEY = "sk-bench-0123456789"
-UPSTREAM = 7801  # the port of the mock upstream
-TARGETS = ("same", "cross", "paced")
+__all__ = ["CANDIDATES", "KEY", "MISSING", "UPSTREAM", "WORK", "add_before"]
 
-
-@dataclass(frozen=True)
-class Candidate:
-    """A gateway. Its targets are a Chat (`same`), an Anthropic (`cross`) and a paced Anthropic upstream (`paced`).
-
-    `models` and `paths`: the model and the path of a request to each target; `target_headers`: headers that depend on it.
-    `skipped`: jobs that it cannot do.
-    `picks_port`: it chooses its own port, and prints it.
-    """
-
-    name: str
-    command: Callable[[int, int], list[str]]
-    models: Mapping[str, str] = field(default_factory=lambda: {target: target for target in TARGETS})
-    paths: Mapping[str, str] = field(default_factory=lambda: dict.fromkeys(TARGETS, "/v1/chat/completions"))
-    skipped: tuple[str, ...] = ()
-    headers: dict[str, str] = field(default_factory=lambda: {"authorization": f"Bearer {KEY}"})
-    target_headers: Mapping[str, dict[str, str]] = field(default_factory=dict)
-    environment: dict[str, str] = field(default_factory=dict)
-    is_slow: bool = False
-    picks_port: bool = False
-
-
-def _python(name: str, *packages: str) -> str:
-    folder = WORK / name
-    ready = folder / "ready"
-    if not ready.exists() or ready.read_text() != "\n".join(packages):
-        venv.create(folder, with_pip=True, clear=True)
-        install = [folder / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        subprocess.run([*install, *packages], check=True)
-        ready.write_text("\n".join(packages))
-    return str(folder / "bin" / "python")
-
-
-def _write(name: str, text: str) -> str:
-    WORK.mkdir(exist_ok=True)
-    path = WORK / name
-    path.write_text(text, encoding="utf-8")
-    return str(path)
+_LITELLM = "1.109.1"
+_ROSETTA = "0.13.0"
+_TENSORZERO = "2026.6.0"
+# Peers that cannot be measured, with what was tried.
+MISSING = {
+    "claude-code-router": "3.1.1 requires @the-next-ai/ai-gateway, which the npm registry does not have; 2.0.0 routes only "
+    "requests of the Messages API, and answers a Chat request with “Provider 'undefined' not found”",
+}
 
 
 def _toolwire(port: int, upstream: int) -> list[str]:
@@ -72,6 +40,8 @@ cross = {{ upstream = "claude", model = "m" }}
 paced = {{ upstream = "slow", model = "m" }}
 [log]
 to = "nowhere"
+[limits]
+loop_delay = 10  # the jobs use the whole CPU on purpose; toolwire alone would refuse the excess, as overload.py measures
 [keys.bench]
 hash = "{hash_key(KEY)}"
 requests_per_minute = 100000000
@@ -83,7 +53,7 @@ requests_per_minute = 100000000
         "serve",
         "--quiet",
         "--config",
-        _write("toolwire.toml", config),
+        write_settings("toolwire.toml", config),
         "--port",
         str(port),
     ]
@@ -103,11 +73,17 @@ http {{
     location / {{ proxy_pass http://mock; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_buffering off; }} }}
 }}
 """
-    return ["nginx", "-c", _write("nginx.conf", config), "-p", str(folder)]
+    return ["nginx", "-c", write_settings("nginx.conf", config), "-p", str(folder)]
+
+
+def _install_litellm() -> Path:
+    # the registry does not have the newest versions of these, which it requires; the first is a list of certificates, the
+    # others are for its database and its commercial features
+    newest = ("certifi", "litellm-proxy-extras", "litellm-enterprise")
+    return install_python("litellm", f"litellm[proxy]=={_LITELLM}", any_version=newest)
 
 
 def _litellm(port: int, upstream: int) -> list[str]:
-    python = _python("litellm", "litellm[proxy]==1.106.2")
     base = f"http://127.0.0.1:{upstream}"
     rows = [
         ("same", {"model": "openai/m", "api_base": f"{base}/v1", "api_key": "none"}),
@@ -119,9 +95,9 @@ def _litellm(port: int, upstream: int) -> list[str]:
         "general_settings": {"master_key": KEY},
         "litellm_settings": {"num_retries": 0},
     }
-    file = _write("litellm.yaml", json.dumps(config))
+    file = write_settings("litellm.yaml", json.dumps(config))
     return [
-        str(Path(python).parent / "litellm"),
+        str(_install_litellm() / "litellm"),
         "--config",
         file,
         "--host",
@@ -133,41 +109,31 @@ def _litellm(port: int, upstream: int) -> list[str]:
     ]
 
 
+def _install_rosetta() -> Path:
+    return install_python("rosetta", f"llm-rosetta=={_ROSETTA}")
+
+
 def _rosetta(port: int, upstream: int) -> list[str]:
-    python = _python("rosetta", "llm-rosetta==0.13.0")
     base = f"http://127.0.0.1:{upstream}"
     config = {
         "providers": {
             "openai_chat": {"api_key": "none", "base_url": f"{base}/v1"},
             "anthropic": {"api_key": "none", "base_url": base},
+            "slow": {"type": "anthropic", "api_key": "none", "base_url": f"{base}/pace"},
         },
-        "models": {"same": "openai_chat", "cross": "anthropic"},
+        "models": {"same": "openai_chat", "cross": "anthropic", "paced": "slow"},
         "server": {"host": "127.0.0.1", "port": port, "open_on_no_keys": True},
     }
-    file, data = _write("rosetta.jsonc", json.dumps(config)), str(WORK / "rosetta-data")
-    command = str(Path(python).parent / "llm-rosetta-gateway")
+    file, data = write_settings("rosetta.jsonc", json.dumps(config)), str(WORK / "rosetta-data")
+    command = str(_install_rosetta() / "llm-rosetta-gateway")
     return [command, "--config", file, "--data-dir", data, "--no-banner", "--log-level", "error"]
 
 
-def _portkey(port: int, _: int) -> list[str]:
-    folder = WORK / "portkey"
-    gateway = folder / "node_modules" / "@portkey-ai" / "gateway"
-    if not gateway.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        # newer versions of hono break its streams
-        packages = ["@portkey-ai/gateway@1.15.2", "hono@4.9.7", "@hono/node-server@1.14.0"]
-        subprocess.run(["npm", "install", "--silent", "--prefix", folder, *packages], check=True)
-    return ["node", str(gateway / "build" / "start-server.js"), f"--port={port}", "--headless"]
-
-
-_PORTKEY_HEADERS = {"x-portkey-custom-host": f"http://127.0.0.1:{UPSTREAM}/v1", "authorization": "Bearer none"}
-_PORTKEY_PROVIDERS = {
-    target: {"x-portkey-provider": provider} for target, provider in (("same", "openai"), ("cross", "anthropic"))
-}
+def _install_tensorzero() -> Path:
+    return install_python("tensorzero", f"tensorzero=={_TENSORZERO}", "openai")
 
 
 def _tensorzero(_: int, upstream: int) -> list[str]:
-    python = _python("tensorzero", "tensorzero==2026.6.0", "openai")
     base = f"http://127.0.0.1:{upstream}"
     config = "".join(
         f"""
@@ -185,7 +151,11 @@ api_key_location = "env::NO_KEY"
             ("paced", "anthropic", "/pace/v1/"),
         )
     )
-    return [python, str(HERE / "tensorzero_embedded.py"), _write("tensorzero.toml", config)]
+    return [
+        str(_install_tensorzero() / "python"),
+        str(HERE / "tensorzero_embedded.py"),
+        write_settings("tensorzero.toml", config),
+    ]
 
 
 def _uvicorn(port: int, _: int) -> list[str]:
@@ -211,32 +181,34 @@ def add_before(commit: str) -> None:
 _OWN_SOURCE = {"PYTHONPATH": str(ROOT / "src")}
 # Forwarders take the target from the path, and send the bytes of the request and of the response unchanged.
 _FORWARDED = {"same": "/v1/chat/completions", "cross": "/v1/messages", "paced": "/pace/v1/messages"}
-_STREAMS = ("burst", "paced", "first")
-_PACED = ("paced", "first")
+_NO_STREAMS = dict.fromkeys(("burst", "paced", "first"), "sends a fixed response")
 
-CANDIDATES = {
-    "uvicorn": Candidate("uvicorn", _uvicorn, skipped=_STREAMS, environment=_OWN_SOURCE),
-    "uvicorn-client": Candidate("uvicorn-client", _uvicorn_client, paths=_FORWARDED, environment=_OWN_SOURCE),
-    "toolwire": Candidate("toolwire", _toolwire, environment=_OWN_SOURCE),
-    "nginx": Candidate("nginx", _nginx, paths=_FORWARDED),
-    "litellm": Candidate(
-        "litellm", _litellm, is_slow=True, environment={"LITELLM_LOG": "ERROR", "LITELLM_MODE": "PRODUCTION"}
-    ),
-    "llm-rosetta": Candidate("llm-rosetta", _rosetta, skipped=_PACED, is_slow=True),
-    "portkey": Candidate(
-        "portkey",
-        _portkey,
-        skipped=_PACED,
-        headers=_PORTKEY_HEADERS,
-        target_headers=_PORTKEY_PROVIDERS,
+_ALL = (
+    Candidate("uvicorn", _uvicorn, skipped=_NO_STREAMS, environment=_OWN_SOURCE),
+    Candidate("uvicorn-client", _uvicorn_client, paths=_FORWARDED, environment=_OWN_SOURCE),
+    Candidate("toolwire", _toolwire, title="toolwire", environment=_OWN_SOURCE),
+    Candidate("nginx", _nginx, paths=_FORWARDED),
+    Candidate(
+        "litellm",
+        _litellm,
+        title="LiteLLM",
+        version=_LITELLM,
+        install=_install_litellm,
+        environment={"LITELLM_LOG": "ERROR", "LITELLM_MODE": "PRODUCTION", "LITELLM_LOCAL_MODEL_COST_MAP": "True"},
         is_slow=True,
     ),
-    "tensorzero": Candidate(
+    Candidate("llm-rosetta", _rosetta, title="llm-rosetta", version=_ROSETTA, install=_install_rosetta, is_slow=True),
+    Candidate(
         "tensorzero",
         _tensorzero,
+        title="TensorZero",
+        version=_TENSORZERO,
+        install=_install_tensorzero,
         models={target: f"tensorzero::model_name::{target}" for target in TARGETS},
         paths=dict.fromkeys(TARGETS, "/openai/v1/chat/completions"),
-        environment={"NO_KEY": "none"},
+        environment={"NO_KEY": "none", "TENSORZERO_DISABLE_PSEUDONYMOUS_USAGE_ANALYTICS": "1"},
         picks_port=True,
     ),
-}
+    *NODE_CANDIDATES,
+)
+CANDIDATES = {candidate.name: candidate for candidate in _ALL}

@@ -29,7 +29,12 @@ PHASES = {
         "toolwire.gateway.request.routes.match_route",
     ),
     "reading the request": ("toolwire.gateway.request.reader.", "toolwire.gateway.request.client_request."),
-    "routing and preparation": ("toolwire.gateway.answer.", "toolwire.gateway.routing.", "toolwire.net.model."),
+    "routing and preparation": (
+        "toolwire.gateway.answer.",
+        "toolwire.gateway.routing.",
+        "toolwire.gateway.usual_request.",
+        "toolwire.net.model.",
+    ),
     "upstream": (
         "toolwire.net.http.",
         "toolwire.net.model.replies.",
@@ -45,6 +50,7 @@ PHASES = {
     ),
     "translating the answer": (
         "toolwire.gateway.answer.pass_through.PassThroughRequest.accept",
+        "toolwire.gateway.usual_request._summarise",
         "toolwire.gateway.answer.translated.",
         "toolwire.gateway.answer.work.AnswerWork.decode_answer",
         "toolwire.gateway.answer.work.AnswerWork.encode_answer",

@@ -28,10 +28,8 @@ sys.path.append(str(OPEN_LOOP.parent))
 from candidates import CANDIDATES, KEY  # noqa: E402
 from closed_loop import head_of, load  # noqa: E402
 from open_loop import percentile  # noqa: E402
-from server_process import ServerProcess  # noqa: E402
+from server_process import FIRST_PORT, ServerProcess, run_upstream  # noqa: E402
 from workload import body_of  # noqa: E402
-
-from run import FIRST_PORT, run_upstream  # noqa: E402
 
 PATH = "/v1/chat/completions"
 HEADERS = {"authorization": f"Bearer {KEY}"}

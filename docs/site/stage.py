@@ -20,6 +20,7 @@ _SEARCH_BOOSTS = {
     "changes": 0.1,
     "bench/": 0.5,
     "experiments/": 0.5,
+    "operations/runbook": 0.5,
     "examples": 0.5,
     "rules/": 0.2,
     "formats": 0.5,
@@ -27,6 +28,7 @@ _SEARCH_BOOSTS = {
     "translation": 0.5,
     "upstreams": 0.5,
     "violations": 0.5,
+    "approvals": 3,
     "retrieval": 3,
 }
 _STATIC = {"docs/architecture.svg": "architecture.svg", "docs/site/site.css": "site.css"}

@@ -4,12 +4,14 @@ import asyncio
 import socket
 import threading
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
 import uvicorn
 
 from toolwire.asgi.server import HttpServer
 from toolwire.asgi.server_context import ServerContext
+from toolwire.asgi.websocket import open_websocket
 
 GRACE = 1.0  # seconds, as all of them get
 
@@ -22,8 +24,8 @@ async def serve_own(app, listener, stopped, **options):
     await serving
 
 
-async def serve_uvicorn(app, listener, stopped):
-    config = uvicorn.Config(app, log_config=None, ws="none", timeout_graceful_shutdown=1)
+async def serve_uvicorn(app, listener, stopped, ws="none"):
+    config = uvicorn.Config(app, log_config=None, ws=ws, timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)
     serving = asyncio.ensure_future(server.serve([listener]))
     await stopped.wait()
@@ -42,16 +44,28 @@ async def serve_hypercorn(app, listener, stopped):
 
 
 SERVERS = {"own": serve_own, "uvicorn": serve_uvicorn, "hypercorn": serve_hypercorn}
+WEBSOCKET_SERVERS = {
+    "own": partial(serve_own, upgrade=open_websocket),
+    "uvicorn with websockets": partial(serve_uvicorn, ws="websockets-sansio"),
+    "uvicorn with wsproto": partial(serve_uvicorn, ws="wsproto"),
+    "hypercorn": serve_hypercorn,
+}
 
 
 @contextmanager
-def running(name, app, **options):
+def running(name, app, servers=SERVERS, **options):
     """Run a server in a thread, and return its address. Its socket listens before the server has started."""
     listener = socket.create_server(("127.0.0.1", 0))
     address = listener.getsockname()
     loop, stopped = asyncio.new_event_loop(), asyncio.Event()
-    serving = SERVERS[name](app, listener, stopped, **options)
-    thread = threading.Thread(target=lambda: loop.run_until_complete(serving), daemon=True)
+    serving = servers[name](app, listener, stopped, **options)
+
+    def run():
+        loop.run_until_complete(serving)
+        loop.run_until_complete(loop.shutdown_asyncgens())  # aborts the connections of HTTP clients
+        loop.run_until_complete(asyncio.sleep(0))
+
+    thread = threading.Thread(target=run, daemon=True)
     thread.start()
     try:
         yield address

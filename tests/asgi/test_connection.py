@@ -62,6 +62,11 @@ def test_most_answers_need_no_messages(answer, data, monkeypatch):
     assert written.count(b"HTTP/1.1 200 OK\r\n") == 1
 
 
+def test_white_space_around_the_value_of_a_header_is_removed():
+    [(scope, _)], _, _ = exchange_with(WHOLE, POST.replace(b"Host: x", b"Host:\t x \t"))
+    assert scope["headers"][0] == (b"host", b"x")
+
+
 def test_scope_has_what_asgi_requires():
     [(scope, body)], _, _ = exchange_with(WHOLE, POST)
     assert scope == {
@@ -317,7 +322,8 @@ def test_hook_takes_a_websocket_handshake_and_the_data_after_it(size):
 
 @pytest.mark.parametrize("size", [None, 9])
 def test_upgrade_that_no_hook_takes_is_a_request(size):
-    for data, takes in ((WEBSOCKET, False), (WEBSOCKET.replace(b"WebSocket", b"h2c"), True)):
+    ignored = WEBSOCKET.replace(b"Connection", b"Proxy-Connection")  # llhttp reads it as `connection`
+    for data, takes in ((WEBSOCKET, False), (WEBSOCKET.replace(b"WebSocket", b"h2c"), True), (ignored, True)):
         switched, client = switch(data + WEBSOCKET.replace(b"WebSocket", b"h2c"), size, takes=takes)
         assert not switched
         assert client.connection.written.count(b"HTTP/1.1 426") == 2
@@ -575,21 +581,39 @@ def test_stream_waits_for_a_client_that_does_not_read():
     assert after == before + b"3\r\none\r\n0\r\n\r\n"
 
 
-def test_connection_is_closed_after_a_stream_if_the_server_stops_meanwhile():
+@pytest.mark.parametrize("next_request", ["none", "after the answer", "during the answer"])
+def test_request_after_a_stream_is_answered_if_the_server_stops_meanwhile(next_request):
+    """The head of the stream was written before the stop, so the client uses its connection again."""
+    paths = []
+
     async def app(scope, receive, send):
+        paths.append(scope["path"])
         http_exchange = HttpExchange(scope, receive, send)
         await http_exchange.start(200, JSON)
-        client.protocol.shutdown()
+        if len(paths) == 1:
+            client.protocol.shutdown()
+            if next_request == "during the answer":
+                client.protocol.data_received(POST)
         await http_exchange.end()
 
     async def main():
         nonlocal client
         client = Client(app)
-        return await client.send(POST)
+        written = await client.send(POST)
+        if next_request != "during the answer":
+            assert written.endswith(b"\r\n\r\n0\r\n\r\n") and not client.connection.closed
+        if next_request == "after the answer":
+            await client.send(POST)
+        if next_request == "none":  # it is closed after a second
+            await until(lambda: client.connection.closed)
+        return client.connection
 
     client = None
-    assert asyncio.run(main()).endswith(b"\r\n\r\n0\r\n\r\n")
-    assert client.connection.closed
+    connection = asyncio.run(main())
+    count = 1 if next_request == "none" else 2
+    assert len(paths) == connection.written.count(b"HTTP/1.1 200") == count
+    assert connection.written.count(b"connection: close") == count - 1
+    assert connection.closed
 
 
 @pytest.mark.parametrize("data", [POST, POST * 2], ids=["alone", "with a queued request"])

@@ -19,7 +19,10 @@ def test_known_host_is_accepted_again(host):
         policy.check([(b"host", host)])
 
 
-@pytest.mark.parametrize("host", [b"evil.example", b"localhost@evil.example", b"localhost/x"])
+@pytest.mark.parametrize(
+    "host",
+    [b"evil.example", b"localhost@evil.example", b"localhost/x", b"localhost#x", b"localhost:x", b"localhost:99999"],
+)
 def test_unknown_host_is_refused_also_after_a_known_one(host):
     policy = make_policy()
     policy.check([HOST])

@@ -1,6 +1,7 @@
 """The life of a server on real sockets: start, clients of every kind, and the end."""
 
 import asyncio
+import os
 import socket
 import struct
 from contextlib import asynccontextmanager
@@ -10,7 +11,7 @@ import pytest
 import uvloop
 
 from hostile import read_answer
-from toolwire.asgi.accepting import BatchListener
+from toolwire.asgi.accepting import BatchListener, has_unread_data
 from toolwire.asgi.http_exchange import HttpExchange
 from toolwire.asgi.server import HttpServer
 from toolwire.asgi.server_context import ServerContext
@@ -152,6 +153,28 @@ def test_stream_ends_after_the_stop_and_idle_connections_are_closed(runner):
 
 
 @every_loop
+def test_request_that_the_loop_has_not_read_yet_keeps_the_connection(runner):
+    """A turn of a busy loop may last longer than the time in which a request arrives."""
+
+    async def main():
+        async with started(answer_path) as (server, connect):
+            reader, writer = await connect()
+            writer.write(GET)
+            await read_answer(reader)
+            [connection] = server.context.connections
+            assert not has_unread_data(connection.transport)
+            server.stop()
+            os.write(writer.get_extra_info("socket").fileno(), GET)  # the loop has no turn before the next line
+            assert has_unread_data(connection.transport)
+            connection._close_unused()
+            answer = await read_answer(reader)
+            assert (answer.status, answer.headers["connection"]) == (200, "close")
+            writer.close()
+
+    run_on(runner, main())
+
+
+@every_loop
 @pytest.mark.parametrize("ends", ["answer", "error", "never"])
 def test_request_that_outlasts_the_stop_is_cancelled(runner, ends, caplog):
     async def main():
@@ -209,6 +232,8 @@ class Lifespan:
         self.events.append((await receive())["type"])
         if self.failure == "at the end":
             raise RuntimeError("a bug at the end")
+        if self.failure == "never ends":
+            await asyncio.Event().wait()
         await send({"type": "lifespan.shutdown.complete"})
 
 
@@ -228,6 +253,17 @@ def test_application_with_and_without_lifespan_is_served(failure, caplog):
     assert (start, request) == ("lifespan.startup", {"key": "value"})
     assert end == ([] if failure == "raised" else ["lifespan.shutdown"])
     assert ("the lifespan of the application failed" in caplog.text) == (failure == "at the end")
+
+
+def test_application_that_does_not_end_is_cancelled(monkeypatch, caplog):
+    async def main():
+        monkeypatch.setattr("toolwire.asgi.server._END_OF_APPLICATION", 0.05)
+        server = HttpServer(ServerContext(Lifespan("never ends")), grace=1.0)
+        server.stop()
+        await server.serve([])
+
+    asyncio.run(asyncio.wait_for(main(), SAFETY))
+    assert "cancel the application" in caplog.text
 
 
 def test_application_that_cannot_start_is_an_error():

@@ -1,8 +1,8 @@
-"""Requests that two servers could frame differently, directly and behind nginx: nothing in a body is read as a request.
+"""Requests that two servers could frame differently, sent directly and through nginx. No body is read as a request.
 
-Each attack is followed by another request in the same data. Directly, an attack is refused, which closes the connection
-and drops the request after it, or both are answered. Behind nginx, our server must see the requests that nginx has
-sent, no more and no fewer, and the next client of nginx must get its own answer over the same upstream connection.
+Another request follows each attack in the same data. Sent directly, an attack is either refused, which closes the
+connection and drops the next request, or both requests are answered. Through nginx, our server must receive exactly the
+requests that nginx sent, and the next client of nginx must get its own answer over the same upstream connection.
 """
 
 import shutil
@@ -43,6 +43,7 @@ ATTACKS = {
     "TE.TE": (post(CHUNKED, b"transfer-encoding: identity", body=CHUNKED_BODY), None),
     "TE.TE, unknown": (post(b"transfer-encoding: x", CHUNKED, body=CHUNKED_BODY), None),
     "TE, chunked twice": (post(b"transfer-encoding: chunked, chunked", body=CHUNKED_BODY), None),
+    "TE, chunked in two lines": (post(CHUNKED, CHUNKED, body=CHUNKED_BODY), None),
     "TE, xchunked": (post(b"transfer-encoding: xchunked", body=CHUNKED_BODY), None),
     "TE, chunked first": (post(b"transfer-encoding: chunked, gzip", body=CHUNKED_BODY), None),
     "TE, vertical tab": (post(b"transfer-encoding: \x0bchunked", body=CHUNKED_BODY), None),
@@ -110,6 +111,10 @@ ATTACKS = {
     ),
     "upgrade to WebSocket": (
         post(b"connection: upgrade", b"upgrade: websocket", length(SMUGGLED), body=SMUGGLED, method=b"GET"),
+        SMUGGLED,
+    ),
+    "upgrade to h2c in proxy-connection": (
+        post(b"proxy-connection: upgrade", b"upgrade: h2c", length(SMUGGLED), body=SMUGGLED),
         SMUGGLED,
     ),
     "expect": (post(b"expect: 100-continue", length(SMUGGLED), body=SMUGGLED), SMUGGLED),

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from toolwire.bridge import prepare
 from toolwire.gateway.answer.translated import TranslatedStream
-from toolwire.gateway.observe.request_log import AnswerStats
+from toolwire.gateway.observe.answer_stats import AnswerStats
 from toolwire.ir import Losses, Message, ProtocolError, Request, Text, Tool
 from toolwire.net.model.endpoint import resolve
 from toolwire.net.model.endpoint_request import EndpointRequest

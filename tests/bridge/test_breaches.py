@@ -58,7 +58,7 @@ def test_mapped_tool_name_in_an_error_becomes_the_name_in_the_request(wire):
 
 
 def test_dropped_tool_does_not_shift_the_index_of_others():
-    bad = Tool("search", kind="builtin", extra={"openai_responses": {"type": "web_search"}})
+    bad = Tool("search", kind="builtin", extra={"openai_responses": {"type": "file_search"}})
     request = Request("m", HELLO, (bad, *TOOLS))
     prepared, fault = restored("anthropic", "tools.1.custom.name: String should match pattern", request=request)
     assert len(prepared.request.tools) == 3

@@ -1,6 +1,7 @@
 """What `prepare` does to a request, and what the way back undoes: one rule a test."""
 
 import json
+from base64 import b64encode
 
 import pytest
 
@@ -8,6 +9,7 @@ import toolwire
 from toolwire.bridge.translation.exchange import Exchange
 from toolwire.ir import Losses, fold
 from toolwire.ir.events import CallEnd, CallStart, ResponseEnd, ResponseStart
+from toolwire.ir.parts import Media
 from toolwire.ir.response import Stop
 from toolwire.wire import get
 
@@ -539,3 +541,21 @@ def test_stop_sequences_of_whitespace_are_not_sent_to_anthropic(stop, sent):
     translation = to("anthropic", chat(stop=stop))
     assert translation.body.get("stop_sequences") == sent
     assert ("stop sequences" in concepts(translation, "warning")) == (sent != stop)
+
+
+@pytest.mark.parametrize("target", ["anthropic", "gemini", "openai_chat", "openai_responses"])
+@pytest.mark.parametrize(
+    ("start", "media_type"),
+    [
+        (b"\x89PNG\r\n\x1a\n", "image/png"),
+        (b"\xff\xd8\xff\xe0", "image/jpeg"),
+        (b"GIF89a", "image/gif"),
+        (b"RIFF\x24\x00\x00\x00WEBPVP8 ", "image/webp"),
+    ],
+)
+def test_image_of_ollama_gets_its_media_type_from_its_first_bytes(target, start, media_type):
+    data = b64encode(start + bytes(30)).decode()
+    body = {"model": "m", "messages": [{"role": "user", "content": "What is this?", "images": [data]}]}
+    sent = get(target).decode_request(to(target, body, source="ollama").body)
+    (image,) = [part for part in sent.messages[0].parts if isinstance(part, Media)]
+    assert (image.media_type, image.data) == (media_type, data)

@@ -337,6 +337,20 @@ def output_of(wire, body):
     return None if form is None else {"json_object": "json", "text": None}.get(form["type"], form["type"])
 
 
+def check_hosted(wire, known):
+    search = Tool(
+        "web_search", kind="builtin", extra={"anthropic": {"type": "web_search_20250305", "name": "web_search"}}
+    )
+    if wire == "anthropic":
+        search = Tool("web_search", kind="builtin", extra={"openai_responses": {"type": "web_search"}})
+    runs = True if known.hosted is None else "web_search" in known.hosted
+    for tools in ((search,), (search, TOOL)):
+        body, losses = fitted(wire, Request("m", (USER,), tools), known)
+        is_sent = any(name in str(body) for name in ("web_search", "googleSearch"))
+        assert is_sent == (runs and (known.hosted_with_functions is not False or len(tools) == 1))
+        assert is_sent != any(loss.concept == "hosted tool" and loss.action == "dropped" for loss in losses)
+
+
 def check_unchanged(wire, known):
     request = Request("m", (USER,), (TOOL,))
     assert fitted(wire, request, known) == fitted(wire, request, replace(known, window=None, reasoning_replay=None))
@@ -382,6 +396,8 @@ CHECKS = {
     "id": check_names,
     "id_length": check_names,
     "tools": check_names,
+    "hosted": check_hosted,
+    "hosted_with_functions": check_hosted,
 }
 
 

@@ -16,6 +16,7 @@ from toolwire.schema import validator
 from toolwire.testing import bytewise, every_split, random_chunks, same
 from toolwire.wire import ModelCapabilities, get
 from toolwire.wire.models import vendors
+from toolwire.wire.models.vendor_codecs import vendor_codec
 
 CITY = {"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer", "minimum": 1}}}
 CITY["required"] = ["city"]
@@ -270,7 +271,7 @@ def test_free_choice_has_no_schema(choice):
 
 
 def test_ollamas_chat_endpoint_gets_the_schema_as_response_format():
-    codec = vendors.vendor_codec(vendors.find("ollama-chat"))
+    codec = vendor_codec(vendors.find("ollama-chat"))
     prepared = toolwire.prepare(ask(), codec)
     body, _ = codec.encode_request(prepared.request)
     assert "tool_choice" not in body

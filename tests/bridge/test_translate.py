@@ -264,7 +264,7 @@ def test_loss_paths_of_a_response_point_into_it():
                     {
                         "type": "output_text",
                         "text": "b",
-                        "annotations": [{"type": "url_citation", "url": "https://e.com"}],
+                        "annotations": [{"type": "file_citation", "file_id": "file_1"}],
                     },
                 ],
             },

@@ -11,7 +11,6 @@ from toolwire.ir.text import to_bytes
 from toolwire.net.model.translation_cache import TranslationCache
 from toolwire.stream.strict import count_values, parse_object
 from toolwire.wire import get
-from toolwire.wire.codec import body_to_bytes
 
 CHAT = get("openai_chat")
 LONG = "The test fails in line 7. " * 400
@@ -158,7 +157,7 @@ def test_equal_numbers_of_another_spelling_are_not_reused():
     assert type(request.messages[1].parts[0].arguments["n"]) is float
     sent = prepare(request, "gemini", store=reading.store).encode(get("gemini"))
     expected = prepare(request, "gemini").encode(get("gemini"))
-    assert body_to_bytes(sent.body, "contents") == to_bytes(expected.body)
+    assert to_bytes(sent.body) == to_bytes(expected.body)
 
 
 def test_conversations_of_many_threads_are_read_correctly():

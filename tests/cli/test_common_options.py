@@ -28,7 +28,7 @@ def test_model_and_config_are_spelt_alike_in_every_command():
             if "--config" in action.option_strings:
                 assert action.metavar == "FILE"
                 configs.add(name)
-    assert {name for name, default in models.items() if default == DEFAULT_MODEL} == {"run", "chat", "do"}
+    assert {name for name, default in models.items() if default == DEFAULT_MODEL} == {"run", "chat", "do", "worker"}
     assert {default for default in models.values() if default != DEFAULT_MODEL} == {None}
     serving = {f"serve {name}" for name in ("init", "check", "keys new", "keys list", "keys revoke", "usage", "client")}
     assert {"serve", "with", "trace record", "doctor", *serving} <= configs

@@ -4,6 +4,7 @@ import json
 import socket
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -26,11 +27,13 @@ def started(monkeypatch):
     """The hosts of the servers that were started: without sockets, because some of the addresses are not of this machine."""
 
     async def serve(server, listeners):
-        hosts.extend(listeners)
+        hosts.extend(listener.getsockname()[0] for listener in listeners)
 
     hosts = []
     monkeypatch.setattr("toolwire.asgi.server.HttpServer.serve", serve)
-    monkeypatch.setattr("toolwire.cli.mcp.http._open_listeners", lambda host, port: [host])
+    monkeypatch.setattr(
+        "toolwire.cli.mcp.http._open_listeners", lambda *address: [SimpleNamespace(getsockname=lambda: address)]
+    )
     return hosts
 
 

@@ -41,11 +41,14 @@ def test_row_has_the_key_the_failed_attempts_and_the_losses():
         upstream="house",
         upstream_model="qwen",
         calls=("get_weather",),
+        hosted_runs={"web_search": 2},
         failures=(("openai", "rate_limit"), ("azure", "timeout"), ("openai", "rate_limit")),
         losses=losses,
     )
     assert " alice " in row
-    assert row.endswith("get_weather · failed: openai rate_limit (2 times), azure timeout · lost: top_k, audio")
+    assert row.endswith(
+        "get_weather · ran web_search (2 times) · failed: openai rate_limit (2 times), azure timeout · lost: top_k, audio"
+    )
 
 
 def test_row_is_one_line_without_secrets_and_of_bounded_size():

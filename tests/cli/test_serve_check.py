@@ -36,6 +36,13 @@ url_env = "MISSING_URL"
 
 [tools."*"]
 files = ["missing.py"]
+
+[hosted.web_search]
+tool = "search"
+
+[hosted.web_fetch]
+command = "fetch"
+max_calls = 0
 """
 GOOD = '[upstreams.a]\nbase_url = "{url}"\nkey_env = "A_KEY"\n[models.m]\nupstream = "a"\n'
 BODY = b'{"data": [{"id": "a-mode"}]}'
@@ -69,6 +76,8 @@ def test_all_problems_are_listed_with_line_and_location(folder, capsys):
         (22, "[keys.me] hash"),
         (24, "[state] url"),
         (28, '[tools."*"] files[0]'),
+        (30, "[hosted.web_search]"),
+        (35, "[hosted.web_fetch] max_calls"),
     ]
     assert report["problems"][0]["fix"] == "did you mean 'port'?"
     assert "MISSING_KEY is not set" in report["problems"][3]["problem"]

@@ -104,6 +104,69 @@ def test_preview_hides_secrets_of_settings_in_toml(tmp_path, capsys):
     assert "OLD" not in output and 'env_key = "TOOLWIRE' in output
 
 
+SECRETS_IN_JSON = {
+    "apiKey": 12345678,
+    "headers": {"x-team": "OLD-1"},
+    "mcpServers": {"a": {"args": ["--api-key", "OLD-2", "--token=OLD-3"], "env": {"DATABASE_URL": "pg://u:OLD-4@db"}}},
+    "credentials": ["OLD-5", {"user": "OLD-6"}],
+    "note": "Bearer OLD-789012345",
+    "retries": 3,
+}
+SECRETS_IN_TOML = '''
+api_key = """
+OLD-1
+OLD-2"""
+http_headers = { "X-Team" = "OLD-3" }
+token = 12345678
+args = ["--api-key", "OLD-4"]
+model = "old-model"
+
+[mcp_servers.a.headers]
+X-Team = "OLD-5"
+
+[profiles.fast]
+model = "o3"
+'''
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_preview_hides_secrets_of_every_form_in_json(tmp_path, capsys, indent):
+    (tmp_path / "home" / ".claude").mkdir(parents=True)
+    (tmp_path / "home" / ".claude" / "settings.json").write_text(json.dumps(SECRETS_IN_JSON, indent=indent))
+    assert run_client(tmp_path, "http://127.0.0.1:9", "claude", "--model", "m") == 0
+    output = capsys.readouterr().out
+    assert "OLD" not in output and "12345678" not in output and '"retries": 3' in output
+
+
+def test_preview_hides_secrets_of_every_form_in_toml(tmp_path, capsys):
+    (tmp_path / "home" / ".codex").mkdir(parents=True)
+    (tmp_path / "home" / ".codex" / "config.toml").write_text(SECRETS_IN_TOML)
+    assert run_client(tmp_path, "http://127.0.0.1:9", "codex", "--model", "m") == 0
+    output = capsys.readouterr().out
+    assert "OLD" not in output and "12345678" not in output and '-model = "old-model"' in output
+
+
+def test_settings_of_codex_in_tables_stay_as_they_are(tmp_path):
+    file = tmp_path / "home" / ".codex" / "config.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text(SECRETS_IN_TOML)
+    before = tomllib.loads(SECRETS_IN_TOML)
+    assert run_client(tmp_path, "http://127.0.0.1:9", "codex", "--model", "m", "--write") == 0
+    after = tomllib.loads(file.read_text())
+    assert after["model"] == "m" and after["model_providers"].keys() == {"toolwire"}
+    assert {**before, "model": "m"} == {name: after[name] for name in before}
+
+
+@pytest.mark.parametrize("text", ['"model" = "old"\n', "model_providers = {a = {name = 'x'}}\n"])
+def test_settings_of_codex_that_cannot_be_edited_are_an_error(tmp_path, capsys, text):
+    file = tmp_path / "home" / ".codex" / "config.toml"
+    file.parent.mkdir(parents=True)
+    file.write_text(text)
+    assert run_client(tmp_path, "http://127.0.0.1:9", "codex", "--model", "m", "--write") == 2
+    assert "without changing other settings" in capsys.readouterr().err
+    assert file.read_text() == text
+
+
 def test_rejected_key_names_its_variable_and_is_not_printed(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("MY_KEY", "sk-tw-2")
     with gateway("sk-tw-1") as url:

@@ -51,6 +51,18 @@ def test_every_method_is_compared_with_an_interval(folder, capsys):
     assert "█" in out
 
 
+def test_workers_print_the_same(folder, capsys):
+    outputs = []
+    for workers in ("1", "2"):
+        assert (
+            main(["tools", "eval", "tools.json", "queries.jsonl", "--words-only", "--json", "--workers", workers]) == 0
+        )
+        outputs.append(capsys.readouterr().out)
+    assert outputs[0] == outputs[1]
+    with pytest.raises(SystemExit):
+        main(["tools", "eval", "tools.json", "queries.jsonl", "--workers", "0"])
+
+
 def test_fail_under_sets_the_exit_code(folder, capsys):
     command = ["tools", "eval", "tools.json", "queries.jsonl", "--words-only"]
     assert main([*command, "--fail-under", "50"]) == 0

@@ -171,6 +171,25 @@ def test_text_format_and_server_are_used(tmp_path, monkeypatch):
     assert row.emulation.format == "hermes"
 
 
+def test_servers_of_hosted_tools_are_added_to_those_of_the_settings(tmp_path, monkeypatch):
+    config = '[hosted.web_fetch]\nmcp = "http://localhost:1/mcp"\n[hosted.web_search]\nmcp = "http://localhost:2/mcp"\n'
+    words = (
+        "-m",
+        "local/smollm2",
+        "--hosted",
+        "web_search=npx -y search",
+        "--hosted",
+        "code_execution=http://localhost:3/mcp",
+    )
+    settings, _ = settings_of(tmp_path, monkeypatch, *words, config=config)
+    rows = {kind: row.mcp or row.command for kind, row in settings.hosted.rows.items()}
+    assert rows == {
+        "web_search": "npx -y search",
+        "web_fetch": "http://localhost:1/mcp",
+        "code_execution": "http://localhost:3/mcp",
+    }
+
+
 def test_model_of_the_other_commands_answers_without_a_model_and_settings(tmp_path, monkeypatch, capsys):
     settings, model = settings_of(tmp_path, monkeypatch)
     assert (model, settings.upstreams[settings.models["*"].upstream].provider) == ("smollm2", "local")
@@ -192,6 +211,8 @@ def test_models_of_the_settings_precede_the_default_model(tmp_path, monkeypatch,
         (["-m", "fast"], "'fast' has no provider"),
         (["-m", "openai/gpt-5.6", "--key-env", "NOT_SET"], "NOT_SET is not set"),
         (["--config", "missing.toml"], "missing.toml"),
+        (["-m", "local/smollm2", "--hosted", "web_serch=npx search"], "web_serch"),
+        (["-m", "local/smollm2", "--hosted", "web_search="], "no tool and server"),
     ],
 )
 def test_wrong_model_is_an_error_before_the_command_starts(tmp_path, monkeypatch, words, message):
@@ -468,11 +489,11 @@ print("ended with", os.waitstatus_to_exitcode(status), flush=True)
 # It starts no process: a stop between the vfork and the exec of a shell's command leaves the shell running, also without
 # toolwire, because its parent waits for the stopped child.
 JOB = """
-import signal, sys
+import sys, time
 try:
     print("got", input(), flush=True)
     while True:
-        signal.pause()
+        time.sleep(0.05)  # not signal.pause(), which misses a signal that arrives just before it
 except KeyboardInterrupt:
     print("interrupted", flush=True)
     sys.exit(3)

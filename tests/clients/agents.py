@@ -28,13 +28,13 @@ class Agent(NamedTuple):
     parallel: bool = True
 
 
-def _codex_settings(home: Path, url: str) -> None:
+def codex_settings(home: Path, url: str, more: str = "") -> None:
     folder = home / ".codex"
     folder.mkdir()
     (folder / "config.toml").write_text(
         f'model = "{MODEL}"\nmodel_provider = "toolwire"\n\n'
         f'[model_providers.toolwire]\nname = "toolwire"\nbase_url = "{url}/v1"\nenv_key = "TOOLWIRE_KEY"\n'
-        'wire_api = "responses"\n'
+        f'wire_api = "responses"\nmodel_catalog_url = "{url}/v1/models"\n{more}'
     )
 
 
@@ -72,7 +72,7 @@ AGENTS = (
         ("codex", "exec", "--skip-git-repo-check", "--sandbox", "read-only", PROMPT),
         lambda url: {"TOOLWIRE_KEY": KEY},
         lambda path: ("exec_command", {"cmd": f"cat {path}"}),
-        _codex_settings,
+        codex_settings,
     ),
     Agent(
         "Gemini CLI",

@@ -1,4 +1,4 @@
-"""What deploy/ names is there: the command and its options, the settings, the ports, the paths, the variables."""
+"""The image, the compose file and the locks of deploy/: commands, settings, ports, paths and variables exist. test_chart.py has the chart."""
 
 import json
 import re
@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tomllib
 from importlib.util import module_from_spec, spec_from_file_location
+from ipaddress import ip_address, ip_network
 
 import pytest
 import yaml
@@ -21,14 +22,11 @@ from toolwire.gateway.state.opening import open_state, usage_address
 DEPLOY = ROOT / "deploy"
 DOCKERFILE = (DEPLOY / "Dockerfile").read_text("utf-8")
 COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text("utf-8"))
-MANIFESTS = {
-    (one["kind"], one["metadata"]["name"]): one
-    for one in yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text("utf-8"))
-}
-DEPLOYMENT = MANIFESTS["Deployment", "toolwire"]["spec"]
-POD = DEPLOYMENT["template"]["spec"]
-[CONTAINER] = POD["containers"]
-GATEWAY = COMPOSE["services"]["gateway"]
+GATEWAYS = {name: service for name, service in COMPOSE["services"].items() if name.startswith("gateway-")}
+GATEWAY = GATEWAYS["gateway-1"]
+SETTINGS = parse_settings(tomllib.loads((DEPLOY / "toolwire.toml").read_text("utf-8")))
+NGINX = (DEPLOY / "nginx.conf").read_text("utf-8")
+VALUES = yaml.safe_load((DEPLOY / "chart/values.yaml").read_text("utf-8"))
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 
 
@@ -36,70 +34,42 @@ def instruction(name):
     return [line.split(" ", 1)[1] for line in DOCKERFILE.splitlines() if line.startswith(f"{name} ")]
 
 
-def containers():
-    """All containers of the manifests."""
-    kinds = ("Deployment", "StatefulSet")
-    return [
-        one
-        for (kind, _), manifest in MANIFESTS.items()
-        if kind in kinds
-        for one in manifest["spec"]["template"]["spec"]["containers"]
-    ]
-
-
-def redis_container():
-    [found] = MANIFESTS["Deployment", "toolwire-redis"]["spec"]["template"]["spec"]["containers"]
-    return found
-
-
 def images():
     return [
         *(image.partition(" AS ")[0] for image in instruction("FROM")),
-        *(one["image"] for one in COMPOSE["services"].values()),
-        *(one["image"] for one in containers()),
+        *(service["image"] for service in COMPOSE["services"].values()),
+        *(part["image"] for part in VALUES.values() if isinstance(part, dict) and isinstance(part.get("image"), str)),
     ]
 
 
-def variables():
-    """What the gateway finds in its environment, once for each way to run it."""
-    return {"compose": GATEWAY["environment"], "kubernetes": MANIFESTS["Secret", "toolwire"]["stringData"]}
+def environment():
+    """Return the environment of a gateway of the compose file, with values in place of the variables of its user."""
+    found = {}
+    for name, value in GATEWAY["environment"].items():
+        while "${" in value:
+            value = re.sub(r"\$\{[A-Z_]+(?::-([^{}]*)|:\?[^{}]*)?\}", lambda match: match[1] or "key" * 11, value)
+        found[name] = value
+    return found
 
 
-def settings():
-    text = MANIFESTS["ConfigMap", "toolwire"]["data"]["toolwire.toml"]
-    return {
-        "compose": parse_settings(tomllib.loads((DEPLOY / "toolwire.toml").read_text("utf-8"))),
-        "kubernetes": parse_settings(tomllib.loads(text)),
-    }
-
-
-BOTH = pytest.mark.parametrize("way", ["compose", "kubernetes"])
-
-
-@BOTH
-def test_deployed_settings_start_a_gateway(way):
-    found = settings()[way]
-    environment = {
-        name: re.sub(r"\$\{.*?\}", "secret", value) if "://" in value else "key" * 11
-        for name, value in variables()[way].items()
-    }
-    gateway = Gateway(found, environment=environment)
-    assert set(gateway.upstreams) == set(found.upstreams)
-    assert found.server.host == "0.0.0.0"
-    assert found.keys, "it would not bind to 0.0.0.0 without"
-    assert found.state.url is None and environment[found.state.url_env].startswith("redis://:")
-    assert usage_address(found, environment).startswith("postgresql://")
+def test_deployed_settings_start_a_gateway():
+    gateway = Gateway(SETTINGS, environment=environment())
+    assert set(gateway.upstreams) == set(SETTINGS.upstreams)
+    assert SETTINGS.keys, "it would not bind to 0.0.0.0 without"
+    assert environment()[SETTINGS.state.url_env].startswith("postgresql://toolwire:key")
+    assert usage_address(SETTINGS, environment()).startswith("postgresql://toolwire:key")
     with pytest.raises(Exception, match="is not set"):
-        open_state(found, {})
+        open_state(SETTINGS, {})
 
 
-@BOTH
-def test_every_secret_is_used_and_none_is_in_the_settings(way):
-    found = settings()[way]
-    named = {"ANTHROPIC_API_KEY", found.server.secret_env, found.state.usage_env, found.state.url_env}
-    assert set(variables()[way]) == named
-    assert {row.provider for row in found.upstreams.values()} == {"anthropic"}
-    assert all(row.key_env is None for row in found.upstreams.values())
+def test_every_variable_is_used_and_no_secret_is_in_the_settings():
+    named = {
+        "ANTHROPIC_API_KEY", SETTINGS.server.secret_env, SETTINGS.server.metrics_key_env, SETTINGS.state.usage_env,
+        SETTINGS.state.url_env,
+    }  # fmt: skip
+    assert set(environment()) == named
+    assert {row.provider for row in SETTINGS.upstreams.values()} == {"anthropic"}
+    assert all(row.key_env is None for row in SETTINGS.upstreams.values())
 
 
 def test_image_command_is_a_valid_toolwire_command():
@@ -107,8 +77,7 @@ def test_image_command_is_a_valid_toolwire_command():
     entrypoint, command = json.loads(entrypoint), json.loads(command)
     assert entrypoint == ["toolwire"]
     assert "toolwire" in PROJECT["scripts"]
-    assert CONTAINER["args"] == command
-    assert "command" not in CONTAINER and "command" not in GATEWAY
+    assert "command" not in GATEWAY
     words = subprocess.run(
         [sys.executable, "-m", "toolwire", command[0], "--help"], capture_output=True, text=True, check=True
     )
@@ -123,64 +92,47 @@ def test_settings_are_mounted_where_the_command_reads_them():
     here, there, mode = volume.split(":")
     assert (there, mode) == (path, "ro")
     assert (DEPLOY / here).is_file()
-    [mount] = CONTAINER["volumeMounts"]
-    [name] = MANIFESTS["ConfigMap", "toolwire"]["data"]
-    assert f"{mount['mountPath']}/{name}" == path
-    [source] = POD["volumes"]
-    assert (source["name"], source["configMap"]["name"]) == (mount["name"], "toolwire")
-    assert CONTAINER["envFrom"] == [{"secretRef": {"name": "toolwire"}}]
 
 
-def test_ports_are_the_same_everywhere():
+def test_balancer_knows_every_gateway_by_its_fixed_address():
     [exposed] = instruction("EXPOSE")
-    ports = {found.server.port for found in settings().values()}
-    assert ports == {int(exposed)} == {CONTAINER["ports"][0]["containerPort"]}
-    [service] = MANIFESTS["Service", "toolwire"]["spec"]["ports"]
-    assert service["targetPort"] == CONTAINER["ports"][0]["name"]
-    assert MANIFESTS["Service", "toolwire"]["spec"]["selector"] == DEPLOYMENT["selector"]["matchLabels"]
-    nginx = (DEPLOY / "nginx.conf").read_text("utf-8")
-    assert f"server gateway:{exposed};" in nginx
-    assert f"listen {exposed};" in nginx
+    command = json.loads(instruction("CMD")[0])
+    assert command[command.index("--port") + 1] == exposed and command[command.index("--host") + 1] == "0.0.0.0"
+    addresses = {service["networks"]["default"]["ipv4_address"] for service in GATEWAYS.values()}
+    assert len(addresses) == len(GATEWAYS) == 3
+    network = ip_network(COMPOSE["networks"]["default"]["ipam"]["config"][0]["subnet"])
+    assert all(ip_address(address) in network for address in addresses)
+    assert set(re.findall(r"^ +server ([\d.:]+) ", NGINX, re.MULTILINE)) == {f"{ip}:{exposed}" for ip in addresses}
+    assert f"listen {exposed};" in NGINX
     assert COMPOSE["services"]["balancer"]["ports"] == [f"127.0.0.1:{exposed}:{exposed}"]
 
 
-def test_probes_use_existing_endpoints():
-    actions = {
-        name: match_route("GET", CONTAINER[f"{name}Probe"]["httpGet"]["path"], {}).action for name in ("liveness", "startup", "readiness")
-    }  # fmt: skip
-    assert actions == {"liveness": "alive", "startup": "alive", "readiness": "ready"}
+def test_health_check_uses_an_existing_endpoint():
     program = GATEWAY["healthcheck"]["test"][-1]
     compile(program, "healthcheck", "exec")
     [url] = re.findall(r"http://127\.0\.0\.1:4141(/\w+)", program)
     assert match_route("GET", url, {}).action == "ready"
 
 
-def test_grace_period_covers_the_drain_time():
-    pause = int(CONTAINER["lifecycle"]["preStop"]["exec"]["command"][1])
-    usage = 5
-    assert POD["terminationGracePeriodSeconds"] >= pause + settings()["kubernetes"].server.drain + usage
-    assert int(GATEWAY["stop_grace_period"].rstrip("s")) >= settings()["compose"].server.drain + usage
+def test_requests_may_finish_before_a_gateway_is_killed():
+    """A stream may last as long as `timeout` of its upstream."""
+    assert SETTINGS.server.drain >= max(row.timeout for row in SETTINGS.upstreams.values())
+    usage = 10
+    assert int(GATEWAY["stop_grace_period"].rstrip("s")) >= SETTINGS.server.drain + usage
 
 
-def test_three_replicas_share_redis_and_postgres():
-    assert DEPLOYMENT["replicas"] == GATEWAY["deploy"]["replicas"] == 3
-    for name, kind in (("TOOLWIRE_STATE", "Deployment"), ("TOOLWIRE_USAGE", "StatefulSet")):
-        host, _, port = variables()["kubernetes"][name].rpartition("@")[2].partition("/")[0].partition(":")
-        assert MANIFESTS["Service", host]["spec"]["ports"][0]["port"] == int(port)
-        template = MANIFESTS[kind, host]["spec"]["template"]
-        assert template["metadata"]["labels"] == MANIFESTS["Service", host]["spec"]["selector"]
-        assert template["spec"]["containers"][0]["ports"][0]["containerPort"] == int(port)
-    assert GATEWAY["environment"]["TOOLWIRE_STATE"].endswith("@redis:6379/0")
-    assert set(GATEWAY["depends_on"]) == {"redis", "postgres"} <= set(COMPOSE["services"])
-    assert "@postgres:5432/" in GATEWAY["environment"]["TOOLWIRE_USAGE"]
+def test_gateways_share_postgres_or_redis():
+    assert GATEWAY["depends_on"]["postgres"] == {"condition": "service_healthy"}
+    assert GATEWAY["depends_on"]["redis"] == {"condition": "service_healthy", "required": False}
+    assert COMPOSE["services"]["redis"]["profiles"] == ["redis"]
+    assert "@postgres:5432/" in environment()["TOOLWIRE_STATE"] and "@postgres:5432/" in environment()["TOOLWIRE_USAGE"]
+    command = COMPOSE["services"]["redis"]["command"][-1]
+    assert "requirepass %s" in command and "| redis-server -" in command and "REDIS_PASSWORD:?" in command
 
 
 def test_containers_do_not_run_as_root():
     assert instruction("USER") == ["10001"]
     assert "--uid 10001 " in DOCKERFILE
-    assert POD["securityContext"]["runAsUser"] == 10001
-    for one in containers():
-        assert one["securityContext"]["readOnlyRootFilesystem"] is True
     assert COMPOSE["services"]["redis"]["user"] == "redis"  # its entry point changes the user of redis-server only
 
 
@@ -255,29 +207,8 @@ def test_dependencies_have_upper_bounds_that_allow_the_locked_versions():
 
 
 @pytest.mark.finding("Z26")
-def test_stores_require_a_password_and_accept_gateways_only():
-    stores = MANIFESTS["Secret", "toolwire-stores"]["stringData"]
-    addresses = variables()["kubernetes"]
-    assert f":{stores['REDIS_PASSWORD']}@toolwire-redis:" in addresses["TOOLWIRE_STATE"]
-    assert f":{stores['POSTGRES_PASSWORD']}@toolwire-postgres:" in addresses["TOOLWIRE_USAGE"]
-    for name, port in (("toolwire-redis", 6379), ("toolwire-postgres", 5432)):
-        policy = MANIFESTS["NetworkPolicy", name]["spec"]
-        assert policy["podSelector"]["matchLabels"] == {"app": name}
-        assert policy["policyTypes"] == ["Ingress", "Egress"] and "egress" not in policy
-        [rule] = policy["ingress"]
-        assert rule["from"] == [{"podSelector": DEPLOYMENT["selector"]}] and rule["ports"] == [{"port": port}]
-    gateway = MANIFESTS["NetworkPolicy", "toolwire"]["spec"]
-    assert gateway["podSelector"] == DEPLOYMENT["selector"]
-    assert gateway["ingress"] == [{"ports": [{"port": CONTAINER["ports"][0]["containerPort"]}]}]
-    for command in (COMPOSE["services"]["redis"]["command"], redis_container()["command"]):
-        assert "requirepass %s" in command[-1] and "| redis-server -" in command[-1]
-
-
-@pytest.mark.finding("Z26")
-@BOTH
-def test_memory_of_requests_fits_into_the_container(way):
-    limit = {"kubernetes": CONTAINER["resources"]["limits"]["memory"], "compose": GATEWAY["mem_limit"]}[way]
-    assert settings()[way].limits.memory * 2 <= int(re.match(r"\d+", limit)[0]) * 2**20
+def test_memory_of_requests_fits_into_the_container():
+    assert SETTINGS.limits.memory * 2 <= int(GATEWAY["mem_limit"].removesuffix("m")) * 2**20
 
 
 @pytest.mark.finding("Z26")

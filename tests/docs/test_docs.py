@@ -12,9 +12,18 @@ from tables import every_case
 
 TUTORIALS = sorted(ROOT.glob("docs/tutorials/*.md"))
 FASTMCP = ROOT / "docs/migrate/fastmcp.md"
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *TUTORIALS, FASTMCP, ROOT / "bench/README.md"])
+PAGES = sorted(
+    [
+        *ROOT.glob("*.md"),
+        *ROOT.glob("docs/*.md"),
+        *ROOT.glob("docs/operations/*.md"),
+        *TUTORIALS,
+        FASTMCP,
+        ROOT / "bench/README.md",
+    ]
+)
 # They start many processes, ask a model, index a catalogue or train: 4 to 20 seconds of CPU each. All others take 24 together.
-_EXPENSIVE = "fine-tuning local migrate/fastmcp retrieval testing-tools toolkengpt tutorials/first-agent tutorials/gateway tutorials/mcp tutorials/openapi tutorials/testing"
+_EXPENSIVE = "durable fine-tuning local migrate/fastmcp retrieval testing-tools toolkengpt tutorials/first-agent tutorials/gateway tutorials/mcp tutorials/openapi tutorials/testing"
 EXPENSIVE = [ROOT / "docs" / f"{name}.md" for name in _EXPENSIVE.split()]
 GUIDES = sorted({*ROOT.glob("docs/migrate/*.md")} - {FASTMCP})  # test_migration_guides.py runs their code
 CLIENTS = re.compile(r"^```python\n.*?\b(ModelClient|Upstream)\(", re.MULTILINE | re.DOTALL)

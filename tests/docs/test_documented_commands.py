@@ -12,7 +12,13 @@ from tables import every_case
 from toolwire.cli.main import _make_parser
 
 PAGES = sorted(
-    [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/tutorials/*.md"), *ROOT.glob("docs/migrate/*.md")]
+    [
+        *ROOT.glob("*.md"),
+        *ROOT.glob("docs/*.md"),
+        *ROOT.glob("docs/tutorials/*.md"),
+        *ROOT.glob("docs/operations/*.md"),
+        *ROOT.glob("docs/migrate/*.md"),
+    ]
 )
 ASSIGNMENTS = re.compile(r"^(?:[A-Z_]+=\S* )+")
 

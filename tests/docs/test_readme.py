@@ -20,14 +20,17 @@ GATEWAY = {
     "Portkey": "portkey",
     "llm-rosetta": "llm-rosetta",
     "TensorZero": "tensorzero",
+    "9router": "9router",
+    "OmniRoute": "omniroute",
     "nginx": "nginx",
 }
+GATEWAY_MEDIAN = r"(?:\S+ \()?([\d.,]+)(?:\)| \()"  # before its interval, or in parentheses after the best round
 MCP = {name: name for name in ("toolwire", "mcp SDK", "FastMCP")}
 SCHEMAS = {"toolwire": "toolwire", "PydanticAI": "PydanticAI", "openai-agents": "openai-agents", "openai": "openai "}
 REPAIR = {"toolwire": "toolwire safe", "BAML": "BAML 0.226.3, classes", "json_repair": "json_repair 0.64.2 |"}
 SOURCES = [
-    ("The gateway (", "", GATEWAY, 3, r"\((\S+)\)"),
-    ("The gateway (", "", GATEWAY, 1, r"\((\S+)\)"),
+    ("The gateway (", "", GATEWAY, 3, GATEWAY_MEDIAN),
+    ("The gateway (", "", GATEWAY, 1, GATEWAY_MEDIAN),
     ("Serve a call over MCP", "HTTP, 2026-07-28 | ", MCP, 4, r"(\S+)"),
     ("Serve a call over MCP", "stdio, 2026-07-28 | ", MCP, 4, r"(\S+)"),
     ("Fit a schema to a provider", "openai_strict | ", SCHEMAS, 2, r"(\S+)"),
@@ -57,19 +60,6 @@ def test_figure_of_the_readme_is_the_median_of_the_results(row, source):
 @pytest.mark.finding("NU8")
 def test_readme_has_six_figures():
     assert len(ROWS) == 6
-
-
-def test_best_rounds_in_the_readme_are_those_of_the_results():
-    text = RESULTS.partition("\n## The gateway (")[2].partition("\n## ")[0]
-    best = {
-        line.split("|")[1].strip(): line.split("|")[4].split()[0] for line in text.splitlines() if line.count("|") == 10
-    }
-    stated = re.search(
-        r"toolwire takes (\d+) µs for a translated request and TensorZero (\d+), so the lead over TensorZero is ([\d.]+)×",
-        FIGURES.replace("\n", " "),
-    )
-    assert (best["toolwire"], best["tensorzero"]) == stated.group(1, 2)
-    assert f"{int(stated[2]) / int(stated[1]):.1f}" == stated[3]
 
 
 @pytest.mark.finding("NU8")

@@ -54,18 +54,23 @@ class Report:
 
 
 def execute(target: Target, data: bytes) -> Hashable:
-    """Run a target on one input; TimeoutError if it hangs."""
-    previous = signal.signal(signal.SIGALRM, _hang)
+    """Run a target on one input; TimeoutError if it hangs, also if the target handles the error that interrupts it."""
+    interruptions = []
+
+    def interrupt(_signal, _frame):
+        interruptions.append(TimeoutError(f"no result after {HANGS_AFTER} seconds"))
+        raise interruptions[-1]
+
+    previous = signal.signal(signal.SIGALRM, interrupt)
     signal.setitimer(signal.ITIMER_REAL, HANGS_AFTER)
     try:
-        return target.run(data, random.Random(data))
+        behaviour = target.run(data, random.Random(data))
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, previous)
-
-
-def _hang(_signal, _frame):
-    raise TimeoutError(f"no result after {HANGS_AFTER} seconds")
+    if interruptions:
+        raise interruptions[0]
+    return behaviour
 
 
 class Coverage:
@@ -173,6 +178,8 @@ def shrink(target: Target, failure: Failure) -> Failure:
     size = len(best.data) // 2
     while size and time.monotonic() < deadline:
         for start in range(0, len(best.data), size):
+            if time.monotonic() > deadline:  # an input that hangs needs as long as the whole search
+                break
             shorter = best.data[:start] + best.data[start + size :]
             try:
                 execute(target, shorter)

@@ -100,6 +100,11 @@ def check_request(data, random):
     assert statuses[: len(seen)] == [200] * len(seen)
     assert len(statuses) - len(seen) in (0, 1)
     assert closed or len(statuses) == len(seen)
+    for _, path, query, headers, _ in seen:  # nothing is joined from parts of different requests
+        assert path == b"/" or path in data
+        assert query in data
+        lines = [line.partition(b":")[2].strip() for line in data.split(b"\n")]
+        assert all(value in lines for name, value in headers if name != b"connection")
     if 431 not in (*statuses, *whole[1]):  # white space counts only while a head is incomplete
         assert (seen, statuses, closed) == whole
     return len(seen), tuple(statuses[len(seen) :]), closed, tuple(bool(body) for *_, body in seen)
@@ -118,6 +123,7 @@ TARGET = Target(
         ),
         *(
             b"connection: upgrade\r\nupgrade: h2c\r\n",
+            b"proxy-connection: upgrade\r\nupgrade: x\r\n",
             b"te: trailers\r\n",
             b"x: y\r\n",
             b";ext",
@@ -131,6 +137,8 @@ TARGET = Target(
         REQUEST + b"content-length: 5\r\n\r\nhelloGET / HTTP/1.1\r\nhost: x\r\n\r\n",
         REQUEST + b"transfer-encoding: chunked\r\n\r\n5;x=y\r\nhello\r\n0\r\nt: 1\r\n\r\n" + REQUEST + b"\r\n",
         REQUEST + b"connection: upgrade, close\r\nupgrade: websocket\r\ncontent-length: 2\r\n\r\nhi",
+        (REQUEST + b"connection: upgrade\r\nupgrade: h2c\r\n\r\n") * 3 + REQUEST + b"\r\n",
+        REQUEST + b"proxy-connection: upgrade\r\nupgrade: h2c\r\ncontent-length: 2\r\n\r\nhi" + REQUEST + b"\r\n",
         b"HEAD / HTTP/1.0\r\n\r\n" + REQUEST,
         REQUEST + b"expect: 100-continue\r\ncontent-length: 5\r\n\r\nhello",
     ],

@@ -5,6 +5,7 @@ library; a refusal is a typed error, and has a reason that the standard library 
 """
 
 import asyncio
+import codecs
 import json
 import math
 import re
@@ -12,6 +13,7 @@ import re
 from engine import Target
 from request_target import TARGET as REQUEST_TARGET
 
+from toolwire.asgi.websocket_frames import WebSocketFrames
 from toolwire.gateway.request.field_scan import FieldFound, FieldScan, InvalidPiece
 from toolwire.ir.errors import ProtocolError
 from toolwire.net.http.connection import HttpConnection
@@ -303,12 +305,12 @@ class _Upstream(asyncio.Transport):
         self.is_paused = False
 
 
-async def read_response(pieces):
-    """Return the outcome of a response that arrives in pieces: status, headers, body, and the error that ended it."""
+async def read_response(pieces, *, is_head):
+    """Return the outcome of a response in pieces: status, headers, body, the error, and whether the connection is reused."""
     loop = asyncio.get_running_loop()
     connection, upstream = HttpConnection(loop), _Upstream()
     connection.connection_made(upstream)
-    connection.begin(loop.time() + 3600)
+    connection.begin(loop.time() + 3600, expects_body=not is_head)
     status, body, error = 0, b"", ""
     for piece in pieces:
         if upstream.is_closed:
@@ -330,18 +332,117 @@ _loop = asyncio.new_event_loop()
 
 def check_response(data, random):
     """A response means the same in any cut, unless it is refused while a part of it is unread."""
-    whole = _loop.run_until_complete(read_response([data]))
-    status, headers, body, error, _ = _loop.run_until_complete(read_response(cut(data, random)))
+    is_head = random.random() < 0.2
+    whole = _loop.run_until_complete(read_response([data], is_head=is_head))
+    status, headers, body, error, is_reused = _loop.run_until_complete(
+        read_response(cut(data, random), is_head=is_head)
+    )
     if not whole[3] and not error:
         assert (status, headers, body) == whole[:3]
+        if not is_head:
+            assert is_reused == whole[4]
+    if is_head:
+        assert not body
+        assert not is_reused
     if not whole[3]:
         assert not error, error  # a complete response is complete in any cut
     assert 200 <= status < 600 or not status
     return status // 100, whole[3], bool(body), "transfer-encoding" in headers, "content-encoding" in headers
 
 
+# WebSocket frames of a client. The reading for comparison follows RFC 6455, section 5, without the library.
+
+FRAMES_LIMIT = 1000  # bytes of a message
+
+
+def make_frame(opcode, payload, *, fin=True, mask=b"\x01\x02\x03\x04"):
+    size = len(payload)
+    length = bytes([0x80 | size]) if size < 126 else b"\xfe" + size.to_bytes(2)
+    masked = bytes(byte ^ mask[number % 4] for number, byte in enumerate(payload))
+    return bytes([fin << 7 | opcode]) + length + mask + masked
+
+
+def read_frames(data):
+    """Return the messages, and whether the connection is open: no close frame and no violation was received."""
+    messages, fragments, kind = [], None, None
+    utf8 = codecs.getincrementaldecoder("utf-8")()
+    position = 0
+    while True:
+        head = data[position : position + 2]
+        if len(head) < 2:
+            return messages, True
+        fin, opcode, size = head[0] >> 7, head[0] & 15, head[1] & 127
+        if opcode not in (0, 1, 2, 8, 9, 10) or not head[1] & 0x80:
+            return messages, False
+        position += 2
+        wide = {126: 2, 127: 8}.get(size, 0)
+        if len(data) < position + wide:
+            return messages, True
+        size = int.from_bytes(data[position : position + wide]) if wide else size
+        position += wide
+        is_control = opcode >= 8
+        if size + sum(map(len, fragments or ())) > FRAMES_LIMIT:  # control frames count, too
+            return messages, False
+        if len(data) < position + 4 + size:
+            return messages, True
+        mask, payload = data[position : position + 4], data[position + 4 : position + 4 + size]
+        payload = bytes(byte ^ mask[number % 4] for number, byte in enumerate(payload))
+        position += 4 + size
+        if head[0] & 0x70 or (is_control and (not fin or size > 125)):
+            return messages, False
+        if opcode == 8:
+            return messages, False
+        if is_control:
+            continue
+        if (opcode == 0) != (fragments is not None):
+            return messages, False
+        if opcode:
+            kind, fragments = opcode, []
+            utf8.reset()
+        fragments.append(payload)
+        if kind == 1:
+            try:
+                utf8.decode(payload, bool(fin))
+            except UnicodeDecodeError:
+                return messages, False
+        if fin:
+            whole = b"".join(fragments)
+            messages.append(whole.decode() if kind == 1 else whole)
+            fragments = None
+
+
+def receive_frames(pieces):
+    frames, messages = WebSocketFrames(FRAMES_LIMIT), []
+    for piece in pieces:
+        messages += frames.receive(piece)
+        frames.take()
+    return messages, frames.is_open
+
+
+def check_frames(data, random):
+    whole = receive_frames([data])
+    assert whole == read_frames(data)
+    assert receive_frames(cut(data, random)) == whole
+    return min(len(whole[0]), 5), whole[1]
+
+
 RESPONSE = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
 TARGETS = [
+    Target(
+        "frames",
+        check_frames,
+        [
+            *(make_frame(opcode, payload) for opcode in (1, 2, 8, 9, 10) for payload in (b"", b"ab", b"\xc3\xa9")),
+            *(make_frame(opcode, b"ab\xc3", fin=False) for opcode in (0, 1, 2)),
+            *(make_frame(0, b"\xa9"), make_frame(8, b"\x03\xe8bye"), make_frame(1, b"x" * 300)),
+            *(b"\x81\xfe\x00\x05", b"\x81\xff" + bytes(7) + b"\x05", b"\xff", b"\x80"),
+        ],
+        [
+            make_frame(1, b"{}") + make_frame(9, b"?") + make_frame(2, b"\xff\x00") + make_frame(8, b"\x03\xe8"),
+            make_frame(1, b"a\xc3", fin=False) + make_frame(10, b"") + make_frame(0, b"\xa9"),
+            make_frame(1, b"x" * 900) + make_frame(2, b"y" * 600, fin=False) + make_frame(0, b"y" * 600),
+        ],
+    ),
     Target("json", check_json, JSON_TOKENS, JSON_SEEDS),
     Target(
         "partial",
@@ -423,6 +524,7 @@ TARGETS = [
             RESPONSE + b"content-length: 5\r\n\r\nhello",
             RESPONSE + b"transfer-encoding: chunked\r\n\r\n5;x=y\r\nhello\r\n0\r\nt: 1\r\n\r\n",
             b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.0 404 Not Found\r\nconnection: close\r\n\r\nno",
+            RESPONSE + b"content-length: 2\r\n\r\nhi" + RESPONSE + b"content-length: 0\r\n\r\n",
         ],
     ),
     REQUEST_TARGET,

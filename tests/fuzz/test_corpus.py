@@ -1,7 +1,10 @@
 """The inputs that fuzzing found, and mutations of them that every run repeats; `make fuzz` searches for new ones."""
 
+from contextlib import suppress
 from random import Random
+from threading import Event
 
+import engine
 import pytest
 from engine import Failure, Target, execute, mutate, shrink
 from targets import TARGETS
@@ -19,6 +22,16 @@ def test_kept_inputs_and_mutations_violate_nothing(target):
     random = Random(target.name)
     for _ in range(MUTATIONS):
         execute(target, mutate(random.choice(corpus), corpus, target.tokens, random))
+
+
+def test_hang_is_found_also_if_the_target_handles_errors(monkeypatch):
+    def run(_data, _random):
+        with suppress(Exception):
+            Event().wait()
+
+    monkeypatch.setattr(engine, "HANGS_AFTER", 0.01)
+    with pytest.raises(TimeoutError):
+        execute(Target("hang", run, [b"x"], [b"x"]), b"x")
 
 
 def test_failing_input_is_shrunk_to_what_fails():

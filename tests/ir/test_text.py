@@ -25,6 +25,16 @@ def test_non_finite_numbers_are_rejected(value):
     assert caught.value.pointer.startswith("/a")
 
 
+@pytest.mark.parametrize(
+    "value",
+    [1.7e308, -1.7e308, 0xCB7F_0000, 0xCB, "\u02c0" * 20, "\u02c0\x7f", [0.5] * 20, b"\xcb\xff", {float("inf"): 1}],
+)
+def test_values_with_the_bytes_of_a_non_finite_number_are_written(value):
+    assert to_bytes([None, value]) == b"[null," + to_bytes(value) + b"]"
+    with pytest.raises(EncodeError):
+        to_bytes([None, value, float("nan")])
+
+
 def test_keys_are_sorted_at_every_depth():
     first = {"b": [{"z": None, "é": 1, "a": (1,)}], "😀": 0, "\uffff": 0, "a": {}}
     second = dict(reversed(first.items()))

@@ -106,6 +106,31 @@ def test_failed_calls_have_a_reason(executor, call, reason):
     assert (executed.result, executed.reason) == (None, reason)
 
 
+def test_spaces_of_dictionary_entries_do_not_matter():
+    with CallExecutor([translate_tool({" casa  branca ": "white house"})]) as executor:
+        [found] = executor.execute([('Translate("casa branca")', None)])
+    assert found.result == "white house"
+
+
+class CountedText(str):
+    """A text that counts comparisons with other dates."""
+
+    __slots__ = ()
+    compared = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other):
+        CountedText.compared += 1
+        return str.__eq__(self, other)
+
+
+def test_calls_of_many_dates_are_grouped_once():
+    dates = [CountedText(f"date {number}") for number in range(200)]
+    with CallExecutor([translate_tool({})]) as executor:
+        executor.execute([("not a call", date) for date in dates])
+    assert CountedText.compared < 2_000  # not one comparison for each pair of dates
+
+
 def test_calendar_answers_with_the_date_of_the_text(executor):
     found = executor.execute([("Calendar()", "2024-02-29"), ("Calendar()", None)])
     assert [one.result for one in found] == ["Today is Thursday, February 29, 2024.", "Today is Friday, July 4, 2025."]

@@ -19,6 +19,7 @@ from toolwire.ir.events import StreamFault
 from toolwire.wire import get
 
 OVERLOADED = ("503", "529")  # 529 for clients of Anthropic
+REFUSAL = b"the gateway is overloaded"  # in the errors of all protocols; other failures may have the status 503, too
 # outcomes other than "ok"; "error" is a stream that ends in an error event
 EXPECTED = {
     "stall": {"502", "504", "error"},
@@ -62,10 +63,34 @@ def outcome(answer: Answer, front: str, *, stream: bool) -> str:
     return "error" if any(isinstance(event, StreamFault) for event in events) else "ok"
 
 
-class Load:
-    """Questions and their outcomes. `wrong` has a line for everything that must not happen. `patience` is in seconds."""
+def is_refused(answer: Answer) -> bool:
+    """Check whether the gateway refuses a request because of its own load, with the time of the next attempt."""
+    return str(answer.status) in OVERLOADED and "retry-after" in answer.headers and REFUSAL in answer.body
 
-    def __init__(self, port: int, key: str = "", *, patience: float = 30.0) -> None:
+
+async def ask_until_admitted(port: int, data: bytes, *, patience: float = 30.0) -> Answer:
+    """Send a request on a new connection, and repeat it while it is refused, for at most `patience` seconds."""
+    until = time.monotonic() + patience
+    while True:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**22)
+        try:
+            writer.write(data)
+            async with asyncio.timeout(patience):
+                answer = await read_answer(reader)
+        finally:
+            writer.close()
+        if not is_refused(answer) or time.monotonic() >= until:
+            return answer
+        await asyncio.sleep(float(answer.headers["retry-after"]))
+
+
+class Load:
+    """Questions and their outcomes. `wrong` has a line for everything that must not happen. `patience` is in seconds.
+
+    With `repeats`, a question that is refused because of overload is asked again, as its answer demands.
+    """
+
+    def __init__(self, port: int, key: str = "", *, patience: float = 30.0, repeats: bool = False) -> None:
         self.port = port
         self.key = key
         self.outcomes: Counter[str] = Counter()
@@ -74,6 +99,7 @@ class Load:
         self.without_retry_after = 0  # answers that refuse a request because of overload or an outage
         self.expected = dict(EXPECTED)
         self.patience = patience
+        self.repeats = repeats
         self._numbers = iter(range(1, 10**9))
 
     async def run(self, clients: int, seconds: float) -> None:
@@ -111,22 +137,30 @@ class Load:
         self.asked += 1
         data, token = question(front, model, "late" if leaves else how, number, stream=stream, key=self.key)
         label = f"{how}: {front}, {model}, {'stream' if stream else 'whole'}"
-        try:
-            async with asyncio.timeout(self.patience):
-                if connection is None:
-                    connection = await asyncio.open_connection("127.0.0.1", self.port, limit=2**22)
-                connection[1].write(data)
-                if leaves:
-                    await asyncio.sleep(0.05)
-                    self.outcomes["left"] += 1
-                    return _close(connection)
-                answer = await read_answer(connection[0])
-        except (TimeoutError, asyncio.IncompleteReadError, OSError) as error:
-            self.outcomes[f"{how}: {type(error).__name__}"] += 1
-            self.wrong.append(f"{label}: {error!r}")
-            return _close(connection)
+        until = time.monotonic() + self.patience
+        while True:
+            try:
+                async with asyncio.timeout(self.patience):
+                    if connection is None:
+                        connection = await asyncio.open_connection("127.0.0.1", self.port, limit=2**22)
+                    connection[1].write(data)
+                    if leaves:
+                        await asyncio.sleep(0.05)
+                        self.outcomes["left"] += 1
+                        return _close(connection)
+                    answer = await read_answer(connection[0])
+            except (TimeoutError, asyncio.IncompleteReadError, OSError) as error:
+                self.outcomes[f"{how}: {type(error).__name__}"] += 1
+                self.wrong.append(f"{label}: {error!r}")
+                return _close(connection)
+            if answer.headers.get("connection") == "close":
+                connection = _close(connection)
+            if not (self.repeats and is_refused(answer)) or time.monotonic() >= until:
+                break
+            self.outcomes["refused, and asked again"] += 1
+            await asyncio.sleep(float(answer.headers["retry-after"]))
         self._judge(label, how, answer, outcome(answer, front, stream=stream), token)
-        return _close(connection) if answer.headers.get("connection") == "close" else connection
+        return connection
 
     def _judge(self, label: str, how: str, answer: Answer, found: str, token: bytes) -> None:
         self.outcomes[f"{how}: {found}"] += 1

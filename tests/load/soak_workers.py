@@ -2,7 +2,8 @@
 
 Its Redis is killed and restarted empty, it reloads its settings, and at last it is stopped, all under load. Every answer
 is its own question's, every signed turn comes back whole, whichever worker gets the next request, and each limit admits
-exactly its number of requests: of all workers, with and without Redis.
+exactly its number of requests: of all workers, with and without Redis. Requests that are refused because of overload are
+repeated.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "support"), str(HERE.parent)]
 
 from loaded import process  # noqa: E402
-from questions import Load, question  # noqa: E402
+from questions import Load, ask_until_admitted, question  # noqa: E402
 from soak_gateway import rows, while_stopping  # noqa: E402
 
-from hostile import read_answer, request_bytes  # noqa: E402
+from hostile import request_bytes  # noqa: E402
 from stores.servers import Redis  # noqa: E402
 from toolwire.gateway.keys import hash_key  # noqa: E402
 
@@ -33,6 +34,7 @@ WORKERS = 4
 LIMIT = 100  # requests per minute
 TURN_CLIENTS = 8
 CANCELLED = "cancel "  # the server logs it at the end of the drain time
+CREATED = "created "  # printed before the log begins: the file of a secret that signs reasoning
 LIMITED = ("before", "away", "after")
 
 
@@ -62,6 +64,10 @@ class Turns:
             token = f"token-{next(self._numbers):09}"
             history = [{"role": "user", "content": f"{token} signed "}]
             first = await self._ask(history)
+            if first.status != 200:
+                self.outcomes["failed"] += 1
+                self.wrong.append(f"turn of {token}: {first.status} {first.body[:300]!r}")
+                continue
             calls = json.loads(first.body)["choices"][0]["message"]["tool_calls"]
             history.append({"role": "assistant", "content": None, "tool_calls": calls})
             history.append({"role": "tool", "tool_call_id": calls[0]["id"], "content": "rain"})
@@ -81,14 +87,10 @@ def _worker(answer) -> str:
 
 
 async def _send(port: int, document: object, key: str):
-    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**22)
     body = json.dumps(document).encode()
-    writer.write(request_bytes("/v1/chat/completions", body, {"authorization": f"Bearer {key}"}))
-    try:
-        async with asyncio.timeout(30):
-            return await read_answer(reader)
-    finally:
-        writer.close()
+    return await ask_until_admitted(
+        port, request_bytes("/v1/chat/completions", body, {"authorization": f"Bearer {key}"})
+    )
 
 
 async def limited(port: int, key: str) -> list[str]:
@@ -96,11 +98,7 @@ async def limited(port: int, key: str) -> list[str]:
 
     async def one(number: int) -> int:
         data, _ = question("openai_chat", "anthropic/m", "brief", number, stream=False, key=key)
-        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**22)
-        writer.write(data)
-        answer = await read_answer(reader)
-        writer.close()
-        return answer.status
+        return (await ask_until_admitted(port, data)).status
 
     found = Counter(await asyncio.gather(*(one(number) for number in range(1, 3 * LIMIT + 1))))
     print(f"limit {key}: {dict(found)}")
@@ -127,7 +125,7 @@ async def events(running, port: int, redis: Redis, seconds: float) -> list[str]:
 
 
 async def under_load(running, port: int, redis: Redis, clients: int, seconds: float) -> list[str]:
-    load, turns = Load(port, "free"), Turns(port)
+    load, turns = Load(port, "free", repeats=True), Turns(port)
     until = time.monotonic() + seconds
     happened, *_ = await asyncio.gather(
         events(running, port, redis, seconds), load.run(clients, seconds), turns.run(until)
@@ -163,7 +161,9 @@ async def main() -> int:
             lines = (Path(folder) / "errors").read_text().splitlines()
     finally:
         redis.stop()
-    wrong += [f"not a line of the log: {line[:300]}" for line in lines if not line.startswith(('{"ts"', CANCELLED))]
+    wrong += [
+        f"not a line of the log: {line[:300]}" for line in lines if not line.startswith(('{"ts"', CANCELLED, CREATED))
+    ]
     log = [json.loads(line) for line in lines if line.startswith('{"ts"')]
     messages = Counter(line["message"] for line in log if line["event"] == "log")
     for message, count in messages.items():

@@ -176,3 +176,18 @@ async def test_no_slow_stream_waits_with_the_default_settings(tmp_path):
         )
         assert (held, waiting, complete) == (streams, 0, streams)
         assert set(provider.tokens.values()) == {1} and len(provider.tokens) == streams
+
+
+@run
+async def test_clients_that_repeat_refused_requests_get_their_answers(tmp_path):
+    """As in the scripts that run for long; any other failure is one for them, too."""
+    text = f"{CALM}requests = 4\n"
+    async with Provider(delay=0.05) as provider, loaded_gateway(tmp_path, settings(provider, limits=text)) as gateway:
+        load = Load(gateway.port, repeats=True)
+        await load.ask(8, 2, "gemini/m")
+        assert load.wrong == [] and load.outcomes["words: ok"] == 16
+        assert load.outcomes["refused, and asked again"] > 0
+        await load.ask(1, 1, "gemini/m", "failing")
+        load.expected.pop("failing")
+        await load.ask(1, 1, "gemini/m", "failing")
+        assert len(load.wrong) == 1

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from toolwire.local.plan import LIMITS, build_grammar, unenforced_keywords
+from toolwire.local.grammar import LIMITS, build_grammar, unenforced_keywords
 
 
 def call(name, arguments):

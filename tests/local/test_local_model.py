@@ -412,3 +412,45 @@ def test_run_calls_the_obvious_tool_and_describes_the_model(tmp_path, whole, cap
 def test_answer_without_a_limit_of_its_own_is_bounded(whole):
     answer = ask(whole, {"role": "user", "content": "Write a very long story about the sea."}, temperature=1, seed=3)
     assert answer["usage"]["completion_tokens"] <= MAX_TOKENS
+
+
+CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+OFFERED = [
+    {
+        "type": "function",
+        "function": {"name": "get_weather", "description": "Get the weather of a city.", "parameters": CITY},
+    }
+]
+
+
+def test_model_chooses_a_call_or_a_text(whole):
+    made = ask(whole, tools=OFFERED)
+    (call,) = made["choices"][0]["message"]["tool_calls"]
+    assert (call["function"]["name"], json.loads(call["function"]["arguments"])) == ("get_weather", {"city": "Paris"})
+    assert made["margin"] > 0
+    refused = ask(whole, {"role": "user", "content": "Write a poem about my cat."}, tools=OFFERED, max_tokens=12)
+    assert "tool_calls" not in refused["choices"][0]["message"]
+    assert "nothing_fits" not in refused["choices"][0]["message"]["content"]
+    assert "margin" not in refused
+    bare = ask(whole, {"role": "user", "content": "Write a poem about my cat."}, max_tokens=12)
+    assert bare["choices"][0]["message"]["content"] == refused["choices"][0]["message"]["content"]
+    assert not any(answer["choices"][0].get("logprobs") for answer in (made, refused))
+
+
+@pytest.mark.parametrize("limit", [1, 3, 5])
+def test_choice_that_a_limit_cuts_off_is_a_text(model, limit):
+    message = ask(model, tools=OFFERED, max_tokens=limit)["choices"][0]["message"]
+    assert "tool_calls" not in message
+    assert not message["content"].startswith("{")
+
+
+def test_required_call_after_a_result_is_made(model):
+    said = {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [{"id": "1", "type": "function", "function": {"name": "get_weather", "arguments": "{}"}}],
+    }
+    result = {"role": "tool", "tool_call_id": "1", "content": "sunny"}
+    answer = ask(model, QUESTION, said, result, tools=OFFERED, tool_choice="required")
+    assert answer["choices"][0]["message"]["tool_calls"][0]["function"]["name"] == "get_weather"
+    assert "margin" not in answer

@@ -5,8 +5,11 @@ from msgspec.structs import replace
 
 from toolwire import Media, Message, Request, Text, Tool, ToolCall, ToolChoice, ToolResult
 from toolwire.ir.request import OutputFormat, Params
+from toolwire.ir.response import UpstreamError
 from toolwire.local.engine import MAX_JSON_TOKENS, MAX_TOKENS, limit_tokens
+from toolwire.local.grammar import check_call
 from toolwire.local.plan import plan_call, plan_text
+from toolwire.run.tools.refusal import NOTHING_FITS, ranked
 
 SCHEMA = {
     "type": "object",
@@ -73,3 +76,41 @@ def test_report_of_a_result_is_short_unless_the_request_sets_a_limit():
     request = Request(messages=(QUESTION, said, heard))
     assert plan_text(request).body["max_tokens"] < MAX_TOKENS
     assert limit_tokens(plan_text(replace(request, params=Params(max_tokens=300))).body) == 300
+
+
+def test_ranked_tools_are_offered_in_their_order():
+    tools = tuple(Tool(f"t{number}", "Orders." if number > 8 else "Other.", {"type": "object"}) for number in range(10))
+    request = Request(messages=(QUESTION,), tools=tools, extra=ranked([1] * 10))
+    assert plan_call(request).functions == ("t0", "t1", "t2", "t3", "t4", "t5", NOTHING_FITS)
+
+
+def test_only_offered_tools_have_unenforced_keywords():
+    tools = tuple(Tool(f"order{number}", "Orders.", SCHEMA) for number in range(10))
+    paths = {loss.path.split("/")[2] for loss in plan_call(Request(messages=(QUESTION,), tools=tools)).losses}
+    assert paths == {str(number) for number in range(10)}
+    unenforced = [
+        loss for loss in plan_call(Request(messages=(QUESTION,), tools=tools)).losses if loss.concept == "pattern"
+    ]
+    assert len(unenforced) == 6
+
+
+LEVEL = {"type": "object", "properties": {"level": {"type": "integer", "maximum": 10}}, "required": ["level"]}
+
+
+def plan_level():
+    return plan_call(Request(messages=(QUESTION,), tools=(Tool("set_level", "Set it.", LEVEL),)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{"name":"set_level","arguments":{"level":42}}', '{"name":"other","arguments":{"level":4}}', "{}", "Hello!"],
+)
+def test_text_that_the_grammar_forbids_is_refused(text):
+    """llama.cpp ignores a grammar that it refuses, without an error."""
+    with pytest.raises(UpstreamError, match="set_level"):
+        check_call(plan_level().shape("set_level"), text)
+
+
+@pytest.mark.parametrize("text", ['{"name":"set_level","arguments":{"level":4}}', '{"name":"set_lev', '{"na', ""])
+def test_call_and_its_beginning_are_accepted(text):
+    check_call(plan_level().shape("set_level"), text)

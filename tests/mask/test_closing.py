@@ -6,13 +6,15 @@ import random
 import jsonschema_rs
 import pytest
 
-from byte_tokenizer import accepts, allowed_tokens, make_tokenizer, random_text
-from toolwire.mask import JSONSchemaMask, RegexMask, UnfinishedOutput, closing
-from toolwire.mask.closing import find_closing
+from byte_tokenizer import MERGED, accepts, allowed_tokens, make_tokenizer, random_text
+from mask_judge import read
+from toolwire.mask import JSONSchemaMask, RegexMask, TokenLimitError, UnfinishedOutput, closing, closing_search
+from toolwire.mask.closing_search import find_closing
 
 SCHEMAS = {
     "strings": {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]},
     "minimum length": {"type": "string", "minLength": 9},
+    "long minimum length": {"type": "string", "minLength": 60},
     "numbers": {"type": "array", "items": {"type": "number"}, "minItems": 3},
     "optional keys before a required one": {
         "type": "object",
@@ -31,22 +33,38 @@ SCHEMAS = {
 }
 
 
-def finite(text):
-    """Read a number; an exponent may exceed the range of binary numbers, which is valid JSON."""
-    return max(min(float(text), 1e308), -1e308)
-
-
 @pytest.mark.parametrize("name", SCHEMAS)
-def test_output_is_complete_for_every_limit_from_the_shortest(name):
-    tokenizer = make_tokenizer()
+@pytest.mark.parametrize("merged", [MERGED, ()], ids=["words", "characters"])
+def test_output_is_complete_for_every_limit_from_the_shortest(name, merged):
+    tokenizer = make_tokenizer(merged)
     mask = JSONSchemaMask(SCHEMAS[name], tokenizer)
     shortest = len(find_closing(mask.start().matcher, tokenizer))
     validator = jsonschema_rs.validator_for(SCHEMAS[name])
     rng = random.Random(1)
     for limit in [*range(shortest, shortest + 25), 80]:
         state = random_text(mask, rng, limit)
-        assert validator.is_valid(json.loads(state.finish(), parse_float=finite)), state.text
+        assert validator.is_valid(read(state.finish())), state.text
         assert len(state.tokens) <= limit
+
+
+@pytest.mark.parametrize("length", [30, 150, 700])
+@pytest.mark.parametrize("merged", [MERGED, ()], ids=["words", "characters"])
+def test_long_minimum_length_is_reached(length, merged):
+    mask = JSONSchemaMask({"type": "string", "minLength": length}, make_tokenizer(merged))
+    state = random_text(mask, random.Random(length), length + 2)
+    assert len(json.loads(state.finish())) >= length
+
+
+def test_long_pattern_is_ended_by_its_whole_example(monkeypatch):
+    """Nearly all of the example's rests are valid text in a state, but none of them ends the pattern."""
+    calls = []
+    compute = closing_search._mask_of
+    monkeypatch.setattr(closing_search, "_mask_of", lambda *options: calls.append(1) or compute(*options))
+    state = JSONSchemaMask({"type": "string", "pattern": "^[a-z]{390}x$"}, make_tokenizer(())).start(400)
+    assert len(calls) < 1_000
+    while not state.is_finished:
+        state.accept(allowed_tokens(state)[0])
+    assert json.loads(state.finish()).endswith("x")
 
 
 def test_shortest_end_is_found_beside_optional_keys():
@@ -56,12 +74,19 @@ def test_shortest_end_is_found_beside_optional_keys():
     assert json.loads(tokenizer.decode(path)) == {"z": "abc"}
 
 
-def test_limit_below_the_shortest_end_is_reported_as_unfinished():
+def test_limit_below_the_shortest_end_is_refused_with_the_limit_that_suffices():
     mask = JSONSchemaMask(SCHEMAS["numbers"], make_tokenizer())
-    state = random_text(mask, random.Random(0), 3)
+    with pytest.raises(TokenLimitError, match="at least 9 tokens, got max_tokens=8"):
+        mask.start(8)
+    assert json.loads(random_text(mask, random.Random(0), 9).finish()) == [0, 0, 0]
+
+
+def test_output_without_a_limit_may_be_unfinished():
+    state = JSONSchemaMask(SCHEMAS["numbers"], make_tokenizer()).start()
+    state.accept(allowed_tokens(state)[0])
     with pytest.raises(UnfinishedOutput) as caught:
         state.finish()
-    assert caught.value.text == state.text
+    assert caught.value.text == state.text == "["
     assert caught.value.status == 502
 
 
@@ -110,7 +135,7 @@ def test_search_counts_no_contents_of_values_as_states():
         "additionalProperties": False,
     }
     tokenizer = make_tokenizer()
-    search = closing.ClosingSearch(tokenizer, frozenset(), closing._MAX_STATES)
+    search = closing_search.ClosingSearch(tokenizer, (), closing_search.MAX_STATES)
     path = search.shortest(JSONSchemaMask(schema, tokenizer).start().matcher)
     assert jsonschema_rs.is_valid(schema, json.loads(tokenizer.decode(path)))
 
@@ -143,12 +168,12 @@ def test_search_without_comparison_reads_its_text_once(monkeypatch):
             self.read += len(text)
             return pattern.sub(replacement, text)
 
-    pattern = closing._SCALARS
+    pattern = closing_search._SCALARS
     counted = CountedPattern()
-    monkeypatch.setattr(closing, "_SCALARS", counted)
+    monkeypatch.setattr(closing_search, "_SCALARS", counted)
     tokenizer = make_tokenizer()
     schema = {"type": "array", "items": {"type": "string", "minLength": 20}, "minItems": 50}
-    search = closing.ClosingSearch(tokenizer, frozenset(), 0)
+    search = closing_search.ClosingSearch(tokenizer, (), 0)
     text = tokenizer.decode(search.first(JSONSchemaMask(schema, tokenizer).start().matcher))
     assert jsonschema_rs.is_valid(schema, json.loads(text))
     assert counted.read < 20 * len(text)

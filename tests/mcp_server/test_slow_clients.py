@@ -64,11 +64,12 @@ async def test_incomplete_head_times_out():
 
 @pytest.mark.finding("Z12")
 @pytest.mark.parametrize("command", ["serve", "bridge"])
-def test_commands_serve_with_limits(command, monkeypatch, tmp_path):
-    started = []
+def test_commands_serve_with_limits(command, monkeypatch, tmp_path, capsys):
+    started, ports = [], []
 
     async def serve(server, listeners):
         started.append((server.context.limits(), [listener.getsockname()[0] for listener in listeners]))
+        ports.extend(listener.getsockname()[1] for listener in listeners)
         for listener in listeners:
             listener.close()
 
@@ -81,3 +82,4 @@ def test_commands_serve_with_limits(command, monkeypatch, tmp_path):
         monkeypatch.setattr(mcp_bridge, "parse_spec", lambda *_: None)
         mcp_bridge._serve(Namespace(target="x", **given))
     assert started == [(DefaultLimits(), ["127.0.0.1"])]
+    assert f"at http://127.0.0.1:{ports[0]}/mcp" in capsys.readouterr().err

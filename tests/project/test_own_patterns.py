@@ -15,6 +15,8 @@ from places import TESTS
 from toolwire import wire
 from toolwire.bridge.emulation.control_tokens import _BARS
 from toolwire.gateway.request.routes import INGRESSES
+from toolwire.text.engine.envelope import _GAP
+from toolwire.text.engine.json_end_scanner import SHORT_OBJECT
 from toolwire.text.engine.markers import _SPECIAL, HEAD
 
 # Patterns that are not known before they are used, by file and function: examples, or a class and its field with them.
@@ -39,7 +41,7 @@ DYNAMIC = {
         ),
         rb'"(?:model|(?!model")(?i:model(?:s|\xc5\xbf)))"\s*+:|\\u(?:00[4-7]|017[fF])',
     ],
-    ("gateway/config/parsing.py", "_check_rules"): OF_THE_OPERATOR,
+    ("gateway/config/parsing.py", "find_rule_problems"): OF_THE_OPERATOR,
     ("net/model/endpoint_settings.py", "_has_version"): "Surface.api_versions",
     ("net/model/pass_through.py", "has_valid_ids"): "Limits.id",
     ("openapi/security.py", "__init__"): LITERALS,
@@ -57,6 +59,12 @@ DYNAMIC = {
     ],
     ("testing/upstream.py", "_template_pattern"): [r"/openai/deployments/(?P<model>[^/]+)/chat(?:[?&]|\Z)"],
     ("text/engine/detection.py", "detect_by_text"): "._BARE+_FORMATS_AFTER_MARKER",
+    ("text/engine/envelope.py", "_short_call"): [
+        (
+            rf'\{{{_GAP}"(?:name)"{_GAP}:{_GAP}"([^"\\\x00-\x1f]++)"{_GAP},{_GAP}'
+            rf'"(?:arguments|parameters)"{_GAP}:{_GAP}({SHORT_OBJECT}){_GAP}\}}'
+        )
+    ],
     ("text/engine/lark.py", "__init__"): LITERALS,
     ("text/engine/reader.py", "__init__"): LITERALS,
     ("text/engine/reader.py", "_searches_by_character"): LITERALS,

@@ -33,10 +33,10 @@ from sdk_accumulators import Accumulators
 
 import toolwire
 from loopback import loopback
-from toolwire.bridge.restoration.provider_fields import AnswerReporter
-from toolwire.bridge.translation.exchange import Exchange
-from toolwire.ir import ProtocolError, TruncatedStream, fold
-from toolwire.ir.folding import unfold
+from toolwire.bridge.translation.exchange import AnswerConverter, Exchange, convert_response
+from toolwire.ir import Opaque, ProtocolError, Text, TruncatedStream, fold
+from toolwire.ir.folding import unfold, unfold_end
+from toolwire.ir.hosted import HOSTED_KINDS
 from toolwire.ir.losses import Losses
 from toolwire.testing.assertions import differences, plain, strip_extra
 from toolwire.testing.pair_checks import unexplained_in_response
@@ -286,15 +286,15 @@ def test_folded_stream_equals_what_the_official_client_accumulates(provider, sdk
 def round_trip_losses(response, reader, writer):
     """What a whole answer loses on the way to `writer` and back without a loss that names it."""
     lost = []
-    for target in (writer, reader):
+    for source, target in ((reader, writer), (writer, reader)):
         losses = Losses()
-        restored = Exchange().restore(response, losses, target.capabilities)
-        if restored.fault is not None:
+        converted = convert_response(response, Exchange(wire=source), target, losses)
+        if converted.response.fault is not None:
             return lost
-        restored = AnswerReporter(target.name, losses).report_response(restored)
-        written, more = target.encode_response(restored)
+        written, more = target.encode_response(converted.response)
+        converted.encoder_losses.extend(more)
         back = target.decode_response(written)
-        lost += unexplained(response, back, [*losses, *more], target)
+        lost += unexplained(response, back, list(losses), source, target)
         response = back
     return lost
 
@@ -305,22 +305,21 @@ def streamed_round_trip_losses(data, reader, writer):
     for source, target in ((reader, writer), (writer, reader)):
         losses, out = Losses(), []
         events = decode_stream(source, [data])
-        restorer, reporter = Exchange().make_restorer(losses, target.capabilities), AnswerReporter(target.name, losses)
+        converter = AnswerConverter(Exchange(wire=source), target, losses)
         encoder = target.stream_encoder()
-        encoder.losses = losses
+        encoder.losses = converter.encoder_losses
         for event in events:
-            reported = reporter.report_event(event)
-            out += [encoder.feed(restored) for restored in restorer.feed(reported)]
+            out += [encoder.feed(converted) for converted in converter.feed(event)]
         before, data = fold(events), b"".join(out)
         back = fold(decode_stream(target, [data]))
         first = first or data
-        if before.fault is not None or restorer.fault is not None:
+        if before.fault is not None or converter.fault is not None:
             return ([] if back.fault is not None else ["the error did not arrive"]), first
-        lost += unexplained(before, back, list(losses), target, data)
+        lost += unexplained(before, back, list(losses), source, target, data)
     return lost, first
 
 
-def unexplained(before, after, losses, target, data=b""):
+def unexplained(before, after, losses, source, target, data=b""):
     """`data` is a stream. Responses has log probabilities in its last event, if its encoder knows no request."""
     lost = unexplained_in_response(before, after, losses)
     named = {loss.concept.rpartition(" ")[2] for loss in losses}
@@ -329,12 +328,27 @@ def unexplained(before, after, losses, target, data=b""):
         arrived = fields_by_scope(plain(after)).get(target.logprobs.scope, ())
         if target.logprobs.field in arrived or b'"logprobs":[{' in data.rpartition(b"event: response.")[2]:
             named |= {"logprobs", "logprobsResult"}
+    if source.hosted is not None and target.hosted is not None:  # converted (test_hosted_tools.py)
+        hidden = {*HOSTED_KINDS} - target.hosted.shows
+        if hosted_content(before, source.hosted) - hidden <= hosted_content(after, target.hosted):
+            named |= {field for _, field in source.hosted.scopes}
     return lost + [
         f"{scope} {field} is gone without a loss"
         for scope, fields in fields_by_scope(plain(before)).items()
         if scope not in own
         for field in sorted(fields - named)
     ]
+
+
+def hosted_content(response, hosted):
+    """The cited pages of an answer, and the kinds of runs in its metadata, as the codec of its wire reads them."""
+    parts = [hosted.read_run(part) for part in response.parts if isinstance(part, Opaque) and part.type in hosted.parts]
+    kinds = {run.kind for run in parts if run is not None}
+    if hosted.read_end is not None:
+        runs, (citations, _) = hosted.read_end(unfold_end(response), "")
+        return {citation.url for citation in citations} | {run.kind for run in runs} | kinds
+    texts = [part.extra for part in response.parts if isinstance(part, Text)]
+    return {citation.url for extra in texts for citation in hosted.read_text(extra)[0]} | kinds
 
 
 def fields_by_scope(value):

@@ -5,11 +5,12 @@ import threading
 
 import pytest
 
-from toolwire import ProtocolError, Tool
+from toolwire import ModelClient, ProtocolError, Response, Tool, ToolCall
 from toolwire.ir.errors import InvalidArguments
 from toolwire.retrieve import ToolIndex, call, call_async
-from toolwire.retrieve.api_call import make_prompt
+from toolwire.retrieve.api_call import group_entries, make_prompt
 from toolwire.retrieve.spec_tool import spec_tool
+from toolwire.run.tools.refusal import NOTHING_FITS, ranked
 from toolwire.testing import ScriptedModel
 
 SPECS = [
@@ -142,3 +143,30 @@ def test_search_does_not_block_the_event_loop(index):
     found = asyncio.run(call_async("list the files", k=1, index=Watched(), model=model))
     assert found.name == "list_files"
     assert threads != [threading.main_thread()]
+
+
+def test_each_api_is_offered_once_with_the_number_of_its_entries():
+    """A catalogue may describe an API once for each task."""
+    other = Tool("load", "With parameters.", {"type": "object", "properties": {"path": {"type": "string"}}})
+    found = [Tool("load", "Cats."), Tool("load", "Dogs."), Tool("save", "Save."), other, Tool("stop"), Tool("play")]
+    tools, counts = group_entries(found, 3)
+    assert [tool.description for tool in tools] == ["Cats.", "Save.", None]
+    assert counts == [2, 1, 1]
+
+
+@pytest.mark.parametrize("is_client", [False, True])
+def test_local_model_gets_declared_functions_in_the_order_of_the_search(is_client, index, monkeypatch):
+    asked = []
+
+    async def ask(self, request):
+        asked.append(request)
+        return Response(parts=(ToolCall("1", "get_weather", {"city": "Paris"}),))
+
+    monkeypatch.setattr(ModelClient, "ask", ask)
+    model = ModelClient("local/smollm2") if is_client else "local/smollm2"
+    found = call("weather in Paris", index=index, model=model)
+    assert (found.name, found.arguments) == ("get_weather", {"city": "Paris"})
+    (request,) = asked
+    assert [tool.name for tool in request.tools][-1] == NOTHING_FITS
+    assert request.extra == ranked([1] * (len(request.tools) - 1))
+    assert request.messages[-1].text == "weather in Paris"

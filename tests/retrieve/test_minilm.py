@@ -62,3 +62,15 @@ def test_damaged_weights_are_reported(tmp_path):
     (tmp_path / "model.safetensors").write_bytes(b"damaged")
     with pytest.raises(ConfigError, match="cannot read the encoder"):
         MiniLm(tmp_path)
+
+
+def test_states_of_tokens_have_the_direction_of_the_vector(plain):
+    expected = np.array([row["vector"] for row in REFERENCE["vectors"]], np.float32)
+    sums = np.array([states.sum(axis=0) for states in plain.encode_tokens(TEXTS)])
+    assert np.abs(sums / np.linalg.norm(sums, axis=1, keepdims=True) - expected).max() < 1e-4
+
+
+def test_states_are_cut_after_the_given_number_of_tokens(plain):
+    short, long = plain.encode_tokens(["weather", "weather " * 100], 16)
+    assert len(short) == 3
+    assert len(long) == 16

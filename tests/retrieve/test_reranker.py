@@ -17,26 +17,26 @@ class ByNumber:
     def __init__(self):
         self.seen = []
 
-    def score(self, query, tools):
-        self.seen.append((query, [tool.name for tool in tools]))
-        return [float(tool.name.rpartition("_")[2]) for tool in tools]
+    def score(self, query, hits):
+        self.seen.append((query, [hit.tool.name for hit in hits]))
+        return [float(hit.tool.name.rpartition("_")[2]) for hit in hits]
 
 
 class Fixed:
     def __init__(self, scores):
         self.scores = scores
 
-    def score(self, query, tools):
-        return self.scores[: len(tools)]
+    def score(self, query, hits):
+        return self.scores[: len(hits)]
 
 
-def test_reranker_orders_the_best_thirty():
+def test_reranker_orders_the_best_twenty():
     reranker = ByNumber()
     index = ToolIndex(reranker=reranker)
     index.add(TOOLS)
     plain = ToolIndex()
     plain.add(TOOLS)
-    best = [hit.tool.name for hit in plain.search("read a file", 30)]
+    best = [hit.tool.name for hit in plain.search("read a file", 20)]
     hits = index.search("read a file", 3)
     assert reranker.seen == [("read a file", best)]
     assert [hit.tool.name for hit in hits] == sorted(best, key=lambda name: -int(name.rpartition("_")[2]))[:3]
@@ -44,7 +44,7 @@ def test_reranker_orders_the_best_thirty():
 
 
 def test_equal_scores_keep_the_order_of_the_search():
-    index = ToolIndex(reranker=Fixed([1.0] * 30))
+    index = ToolIndex(reranker=Fixed([1.0] * 20))
     index.add(TOOLS)
     plain = ToolIndex()
     plain.add(TOOLS)
@@ -59,7 +59,7 @@ def test_reranker_is_not_asked_without_a_hit():
     assert reranker.seen == []
 
 
-@pytest.mark.parametrize("scores", [[1.0], [math.nan] * 30])
+@pytest.mark.parametrize("scores", [[1.0], [math.nan] * 20])
 def test_unusable_scores_are_an_error(scores):
     index = ToolIndex(reranker=Fixed(scores))
     index.add(TOOLS)

@@ -12,7 +12,6 @@ from stores import approval_worker as worker
 from stores.servers import PROCESSES
 from stores.worker import executions
 from toolwire.net import approve_call
-from toolwire.net.agent import checkpoints
 from toolwire.run import Suspend
 from toolwire.run.values.results import result_code
 from toolwire.run.values.waiting import ApprovalExpired
@@ -26,16 +25,11 @@ def effects(tmp_path):
 
 def killed(target, *arguments, die_at):
     """Run a function in a process that kills itself. Return False if it ended before the kill."""
-    process = PROCESSES.Process(target=_with_short_leases, args=(target, *arguments), kwargs={"die_at": die_at})
+    process = PROCESSES.Process(target=target, args=arguments, kwargs={"die_at": die_at})
     process.start()
     process.join()
     assert process.exitcode in (0, -9)
     return process.exitcode == -9
-
-
-def _with_short_leases(target, *arguments, die_at):
-    checkpoints._LEASE = worker.LEASE
-    target(*arguments, die_at=die_at)
 
 
 def points(count):

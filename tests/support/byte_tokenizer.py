@@ -7,18 +7,19 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from toolwire.mask import MaskTokenizer
 
-MERGED = ["abc", "ab", '"}', '",', '{"', '": "', "}}", "]]", "true", "false", "null", "10", "verb", "eat", "past"]
+MERGED = ("abc", "ab", '"}', '",', '{"', '": "', "}}", "]]", "true", "false", "null", "10", "verb", "eat", "past")
 
 
-@lru_cache(1)
-def make_tokenizer():
-    return MaskTokenizer.from_tokenizer(make_backend(), 300)
+@lru_cache(2)
+def make_tokenizer(merged=MERGED):
+    """Return a tokenizer of bytes and of the texts in `merged`."""
+    return MaskTokenizer.from_tokenizer(make_backend(merged), 300)
 
 
-def make_backend():
+def make_backend(texts=MERGED):
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-    merged = list(MERGED)
-    for text in MERGED:  # a merge needs its parts in the vocabulary
+    merged = list(texts)
+    for text in texts:  # a merge needs its parts in the vocabulary
         merged += [text[:end] for end in range(2, len(text))]
     merged = sorted({text.replace(" ", "Ġ") for text in merged}, key=lambda text: (len(text), text))
     vocabulary = {text: number for number, text in enumerate([*letters, *merged])}

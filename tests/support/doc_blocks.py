@@ -2,7 +2,7 @@
 
 ```python        runs; the blocks of a page share their names. A ```text block directly after it is its output.
 ```python a/b.py the same, and an excerpt of that file of the repository.
-```python needs NAME   runs if the package NAME is installed; else it and its output are skipped.
+```python needs NAME   runs if the package NAME (or each of several) is installed; else it and its output are skipped.
 ```python b.py   a file of that name, for the commands after it; ```json, ```jsonl, ```toml and ```yaml the same.
 ```console       each command after `$ ` runs (toolwire, python, curl); its output follows: standard output, then standard
                  error. A command that ends with ` &` runs until the end of the page; its first lines of output follow.
@@ -51,7 +51,7 @@ def run_page(page: Path) -> int:
             if language == "python" and title.endswith(".py") and "/" not in title:
                 Path(title).write_text(text, encoding="utf-8")
             elif language == "python" and title.startswith("needs "):
-                if is_installed(title.removeprefix("needs ")):
+                if all(map(is_installed, title.split()[1:])):
                     printed = run_python(text, names, page)
                 else:
                     count -= 1

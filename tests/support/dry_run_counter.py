@@ -26,8 +26,8 @@ def install(patch, counts):
         initialise(self, Toolbox(*sources).wrap(functools.partial(count_calls, counts)), **{**options, "dry_run": True})
 
     @functools.wraps(perform)
-    async def observed(self, run):
-        result = await perform(self, run)
+    async def observed(self, run, *outcome):
+        result = await perform(self, run, *outcome)
         if plan_of(result) is not None:
             counts.planned.append(run.call.name)
         return result

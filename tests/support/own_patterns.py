@@ -21,7 +21,7 @@ FLAGS_AT = {"compile": 1, "match": 2, "search": 2, "fullmatch": 2, "findall": 2,
 _MENTIONS_A_METHOD = re.compile(rf"\.(?:{'|'.join(sorted(FUNCTIONS))})\b").search
 # Libraries that are not imported, because they take most of the time and our modules that need them compile no pattern of
 # their own; some are not installed.
-OPTIONAL = {"pydantic_ai", "torch", "transformers", "xgrammar"}
+OPTIONAL = {"dbos", "pydantic_ai", "torch", "transformers", "xgrammar"}
 
 
 class OwnPattern(NamedTuple):

@@ -106,6 +106,11 @@ def documents() -> st.SearchStrategy:
     return st.sampled_from(STORED.read_text(encoding="utf-8").splitlines()).map(json.loads)
 
 
+def stored_documents(step: int) -> list[dict]:
+    """Return every `step`-th schema of those that were drawn by `store_documents`."""
+    return list(map(json.loads, STORED.read_text(encoding="utf-8").splitlines()[::step]))
+
+
 def store_documents() -> None:
     """Draw the stored schemas: `python -c "import random_schemas; random_schemas.store_documents()"`."""
     found: dict[str, None] = {}

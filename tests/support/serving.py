@@ -12,6 +12,7 @@ from toolwire.asgi.accepting import BatchListener
 from toolwire.asgi.admission import ConnectionCounts
 from toolwire.asgi.server import HttpServer
 from toolwire.asgi.server_context import ServerContext
+from toolwire.asgi.websocket import open_websocket
 from toolwire.gateway.app import Gateway
 from toolwire.gateway.config.parsing import parse_settings
 from toolwire.gateway.config.settings import LimitsRow
@@ -55,7 +56,8 @@ async def listening(
     counts: ConnectionCounts | None = None,
     gate: Gateway | None = None,
 ) -> AsyncIterator[str]:
-    server = HttpServer(ServerContext(app, limits=limits, counts=counts, gate=gate), grace=1.0)
+    context = ServerContext(app, limits=limits, counts=counts, gate=gate, upgrade=open_websocket)
+    server = HttpServer(context, grace=1.0)
     await server.start()
     listener = socket.create_server(("127.0.0.1", 0), backlog=2048)
     server.listen(partial(BatchListener, listener))

@@ -107,7 +107,7 @@ def test_estimate_is_above_four_bytes_per_token_and_ignores_image_data():
 
 
 def make_body(size, **fields):
-    return SizedBody(size, {"model": "m", "messages": [{"role": "user", "content": "hi"}], **fields}, "messages")
+    return SizedBody(size, {"model": "m", "messages": [{"role": "user", "content": "hi"}], **fields})
 
 
 def test_own_size_and_flags_of_a_request_are_kept():

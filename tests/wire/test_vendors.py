@@ -13,7 +13,8 @@ from toolwire.ir.parts import Text, ToolCall, ToolResult
 from toolwire.ir.request import Message, Request
 from toolwire.schema.dialects import dialect
 from toolwire.wire import get
-from toolwire.wire.models.vendors import find, names, vendor_codec
+from toolwire.wire.models.vendor_codecs import vendor_codec
+from toolwire.wire.models.vendors import find, names
 
 
 @every_case("name", names())

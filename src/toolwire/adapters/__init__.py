@@ -4,6 +4,7 @@
 
     to_pydantic_ai, to_langchain, to_llama_index, to_openai_agents, to_google_adk      a toolbox as their tools
     from_pydantic_ai, from_langchain, …                                                their tools as a toolbox
+    StoreDurability                                                                    PydanticAI's steps in our store
 
     vllm serve MODEL --tool-parser-plugin "$(python -m toolwire.adapters.vllm_plugin)" --tool-call-parser toolwire_hermes …
     sglang serve --model-path MODEL --tool-call-parser toolwire_hermes …
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     from .model_format import format_of_model as format_of_model
     from .model_format import prompt_opens_reasoning as prompt_opens_reasoning
     from .model_format import without_calls as without_calls
+    from .pydantic_ai_durability import ChangedRun as ChangedRun
+    from .pydantic_ai_durability import StoreDurability as StoreDurability
+    from .pydantic_ai_durability import UnknownStep as UnknownStep
     from .sdk_transport import TransportOptions as TransportOptions
     from .sdk_transport import async_transport as async_transport
     from .sdk_transport import transport as transport
@@ -49,6 +53,7 @@ else:
                 "to_langchain to_llama_index to_openai_agents to_pydantic_ai"
             ),
             "model_format": "format_of_model prompt_opens_reasoning without_calls",
+            "pydantic_ai_durability": "ChangedRun StoreDurability UnknownStep",
             "sdk_transport": "TransportOptions async_transport transport",
             "sglang_plugin": "register_detectors",
             "turn_reader": "CallPiece TurnDelta TurnReader",

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from ..bridge.conversation.restored_turns import find_turn_keys, restore_turns, turn_is_incomplete, turn_keys
 from ..bridge.conversation.turns import MAX_TURN_BYTES, InMemoryTurns, StoredTurn, TurnRecorder
+from ..bridge.fitting.typed_tools import express_items
 from ..bridge.restoration.provider_fields import AnswerReporter
 from ..ir.errors import ProtocolError, ToolwireError
 from ..ir.events import Event, ResponseEnd, ResponseStart, StreamFault
@@ -113,6 +114,9 @@ class ConversationMemory:
         """Return the request with its stored turns in place of the SDK's copies."""
         if not self._turns.has_any:
             return request
+        messages = express_items(request.messages, endpoint.wire.name)
+        if messages is not request.messages:
+            request = replace(request, messages=messages)
         known = await self._turns.load(_OWNER, find_turn_keys(request, by_text=True))
         return restore_turns(request, known, endpoint.turn_origin) if known else request
 

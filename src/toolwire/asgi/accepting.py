@@ -11,6 +11,7 @@ import errno
 import socket
 from collections.abc import Callable, Sized
 from logging import getLogger
+from selectors import EVENT_READ, DefaultSelector
 from ssl import SSLContext
 from typing import Any
 
@@ -18,6 +19,16 @@ BATCH = 32
 """Connections that are accepted at once, so that requests in progress do not wait for a burst of them."""
 _log = getLogger("toolwire.asgi")
 _RETRY_DELAY = 1.0  # seconds after an error of the system, such as too many open files; as asyncio
+
+
+def has_unread_data(transport: asyncio.BaseTransport) -> bool:
+    """Return whether the system has received data, or the end of a connection, that the event loop has not read yet."""
+    connection = transport.get_extra_info("socket")
+    if connection is None:
+        return False
+    with DefaultSelector() as selector:
+        selector.register(connection.fileno(), EVENT_READ)
+        return bool(selector.select(0))
 
 
 class BatchListener:

@@ -198,9 +198,11 @@ def _host_name(url: str) -> str:
     """Return the host name of a URL, or an empty string if the URL contains more than an address."""
     try:
         parts = urlsplit(url)
+        _ = parts.port
     except ValueError:
         return ""
-    return "" if "@" in parts.netloc or parts.path or parts.query else parts.hostname or ""
+    has_more = "@" in parts.netloc or parts.path or parts.query or parts.fragment
+    return "" if has_more else parts.hostname or ""
 
 
 # Refuse to listen on an address that other machines can reach without authentication.

@@ -70,8 +70,8 @@ class Admission:
     """The requests in flight, and the decision about the next one. `limit`: the number of requests in flight.
 
     `max_delay`: seconds of queueing in the event loop.
-    The application adds its requests to `in_flight`, and removes them. The server subtracts each from `remaining`, the number that
-    this turn may still start, and calls `find_refusal` if that becomes negative, or if `in_flight` has reached the limit.
+    The application adds its requests to `in_flight`, and removes them. The server calls `is_excess` before each, which subtracts it
+    from `remaining`, the number that this turn may still start.
     """
 
     __slots__ = (
@@ -96,6 +96,13 @@ class Admission:
         self.remaining = _CALM_QUOTA
         self._last_refusal_at = 0.0
         self._reported_at = float("-inf")
+
+    def is_excess(self) -> bool:
+        """Count the next request in this turn, and return whether it exceeds a bound."""
+        if not self.is_measuring:
+            self.start_measuring()
+        self.remaining -= 1
+        return (self.remaining < 0 or self.in_flight >= self.limit) and self.find_refusal() is not None
 
     def find_refusal(self) -> ExceededBound | None:
         """Return the bound that the next request exceeds, or None if it is admitted.
@@ -227,12 +234,18 @@ class ConnectionLimits(Protocol):
         """Seconds for a request's head, for its body, and for reading part of the answer."""
         ...
 
+    @property
+    def body(self) -> int:
+        """Bytes of a message of a WebSocket. Bodies of requests are limited by the application."""
+        ...
+
 
 class DefaultLimits(Struct, frozen=True):
     """The limits of a server without settings for them."""
 
     head: int = 64 * 1024  # bytes; nginx allows 32 KiB (`large_client_header_buffers`)
     slow_client: float = 30.0  # seconds; half of nginx's `client_header_timeout`: a slow network pauses for a few
+    body: int = 32 * 1024 * 1024  # bytes; as `limits.body` of the gateway
 
 
 class AdmissionGate(Protocol):

@@ -55,6 +55,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from httptools import HttpParserCallbackError, HttpParserError, HttpParserUpgrade
 
 from ..ir.text import to_bytes
+from ..net.deadlines import Deadlines
+from .accepting import has_unread_data
 from .request_head import HEAD_TOO_LARGE, PROBE_PATHS, Refused, RequestHead
 from .server_context import ServerContext, SwitchedProtocol
 from .server_exchange import ServerExchange, encode_answer
@@ -87,6 +89,7 @@ _log = getLogger("toolwire.asgi")
 _HIGH_WATER = 64 * 1024  # bytes in a buffer of a connection before its sender is paused; as asyncio's transports
 _MAX_QUEUED = 1024 * 1024  # bytes of queued requests; one read may contain many of them
 _LAST_REQUEST = 1.0  # seconds in which a request that a client has sent arrives, also from another continent
+_UNREAD_DELAY = 0.01  # seconds in which the event loop reads data that the system has received
 _LINGER = 5.0  # seconds until a client that still sends must have read the answer and closed its side; as nginx
 
 
@@ -98,6 +101,7 @@ class Connection(asyncio.Protocol):
             "_client_timeout",
             "_current",
             "_deadline",
+            "_deadlines",
             "_head",
             "_head_limit",
             "_input",
@@ -106,7 +110,7 @@ class Connection(asyncio.Protocol):
             "_large",
         ),
         *("_loop", "_output", "_overhead", "_probes_only", "_queue", "_queued_size", "_receiving"),
-        *("_refusal", "_switched", "_timed", "_timer", "_unread", "_writable"),
+        *("_refusal", "_slot", "_switched", "_timed", "_unread", "_writable"),
         *("context", "is_read_paused", "is_write_paused", "transport"),
     )
 
@@ -132,7 +136,8 @@ class Connection(asyncio.Protocol):
         self._large = limits.head // 4
         self._is_large = False
         self._overhead = 0  # bytes received since a head, a piece of a body or a request was complete, or fewer
-        self._timer: asyncio.TimerHandle | None = None  # one for many requests: it checks `_deadline`
+        self._deadlines = Deadlines.of_running_loop()
+        self._slot: int | None = None  # of `_deadline`, or of an earlier one
         self._deadline = 0.0  # in the time of the loop
         self._timed: _Input | None = None  # the input state whose time is limited by it
         self.is_read_paused = False
@@ -167,8 +172,7 @@ class Connection(asyncio.Protocol):
         self._input = _INPUT[self._input]["eof"]
         self._output = _OUTPUT[self._output]["close"]
         self._unread.stop()
-        if self._timer is not None:
-            self._timer.cancel()
+        self._deadlines.drop(self, self._slot)
         if self._current is not None:
             self._current.disconnect()
         if self._writable is not None:
@@ -349,7 +353,7 @@ class Connection(asyncio.Protocol):
     def _switch(self, rest: memoryview) -> bool:
         """Switch to the hook's protocol after a WebSocket handshake, unless an answer to a request is due before."""
         hook, head = self.context.upgrade, self._head
-        if hook is None or self._output != "idle" or b"websocket" not in head.protocols:
+        if hook is None or self._output != "idle" or self._is_last or not head.is_websocket:
             return False
         method, version = head.parser.get_method().decode("ascii"), head.parser.get_http_version()
         switched = hook(self, head.make_scope(method, version, self.context.app_state))
@@ -393,6 +397,8 @@ class Connection(asyncio.Protocol):
             if self.is_read_paused:
                 self.resume_reading()
             self._limit_time()
+            if self._is_last:  # the head of this answer did not announce the end
+                self._loop.call_later(_LAST_REQUEST, self._close_unused)
 
     def _go_on(self) -> None:
         """Start or refuse the oldest queued request, or refuse the request after the queue."""
@@ -414,19 +420,9 @@ class Connection(asyncio.Protocol):
             self._send_refusal(*self._refusal)
 
     def _is_excess(self, raw_path: bytes) -> bool:
-        """Count the next request, and return whether it exceeds a bound of the admission. Health checks never do."""
+        """Count the next request, unless it is a health check, and return whether it exceeds a bound of the admission."""
         gate = self.context.gate
-        if gate is None:
-            return False
-        admission = gate.admission
-        if not admission.is_measuring:
-            admission.start_measuring()
-        admission.remaining -= 1
-        return (
-            (admission.remaining < 0 or admission.in_flight >= admission.limit)
-            and raw_path not in PROBE_PATHS
-            and admission.find_refusal() is not None
-        )
+        return gate is not None and raw_path not in PROBE_PATHS and gate.admission.is_excess()
 
     def _refuse_excess(self, method: str, path: str, headers: HeaderPairs, *, keep_alive: bool) -> None:
         """Refuse a request at once, and close the connection without `keep_alive`, or if its answers are not read.
@@ -541,13 +537,16 @@ class Connection(asyncio.Protocol):
     def shutdown(self) -> None:
         """Close the connection after the next answer, or after a second without a request, because the server stops.
 
-        A request that is under way on an idle connection, or the first one of a new connection, would be lost otherwise.
+        A request that is under way on an idle connection, or the first one of a new connection, would be lost otherwise;
+        and so would the next request after a stream whose head, written before, did not announce the end.
         """
         self._is_last = True
         if self._switched is not None:
             self._switched.shutdown()
         elif self._output == "answering":
             newest = self._queue[-1] if self._queue else self._current
+            if newest is not None and newest.is_started and newest.keep_alive:
+                return  # `end_answer` waits for the next request
             if newest is not None:
                 newest.keep_alive = False
             self._input = _INPUT[self._input]["stop"]
@@ -555,13 +554,18 @@ class Connection(asyncio.Protocol):
             self._loop.call_later(_LAST_REQUEST, self._close_unused)
 
     def _close_unused(self) -> None:
-        if self._output == "idle" and self._input != "head":
+        """Close the connection if no request has arrived, not even in the buffer of the system."""
+        if self._output != "idle" or self._input == "head":
+            return
+        if has_unread_data(self.transport):
+            self._loop.call_later(_UNREAD_DELAY, self._close_unused)
+        else:
             self.close()
 
     # The limits of time.
 
     def _limit_time(self) -> None:
-        """Begin the time limit of the current states. A timer that is set already remains, if it is not too late."""
+        """Begin the time limit of the current states."""
         self._timed = self._input
         if self._input == "start":
             seconds = self.context.keep_alive
@@ -569,21 +573,16 @@ class Connection(asyncio.Protocol):
             seconds = self._client_timeout
         else:
             seconds = min(_LINGER, self._client_timeout)
-        self._deadline = deadline = self._loop.time() + seconds
-        timer = self._timer
-        if timer is not None:
-            if timer.when() <= deadline:
-                return
-            timer.cancel()
-        self._timer = self._loop.call_at(deadline, self._check_time)
+        self._deadline = self._loop.time() + seconds
+        self._slot = self._deadlines.set(self, self._slot, self._deadline)
 
-    def _check_time(self) -> None:
+    def check_time(self) -> None:
         """End the connection if the time limit of the current states is over."""
-        self._timer = None
+        self._slot = None
         if self._output in ("answering", "switched") or self._input in ("last", "ended"):
-            return  # the next state with a limit sets a timer
+            return  # the next state with a limit sets a deadline
         if self._loop.time() < self._deadline:
-            self._timer = self._loop.call_at(self._deadline, self._check_time)
+            self._slot = self._deadlines.set(self, None, self._deadline)
         elif self._output == "closing":
             self._close_transport()
         elif self._input == "head":

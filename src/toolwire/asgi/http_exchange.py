@@ -55,9 +55,8 @@ class DirectExchange:
 def find_direct_exchange(receive: Receive, send: Send) -> DirectExchange | None:
     """Return the exchange whose methods these are, or None if middleware or another server is in between."""
     exchange = getattr(send, "__self__", None)
-    if isinstance(exchange, DirectExchange) and getattr(receive, "__self__", None) is exchange:
-        return exchange
-    return None
+    is_direct = isinstance(exchange, DirectExchange) and getattr(receive, "__self__", None) is exchange
+    return exchange if is_direct else None
 
 
 # A client that disconnects interrupts the task that serves it, so that the upstream connection is released at once.
@@ -92,47 +91,27 @@ class ClientGone(Exception):
 class HttpExchange:
     """A request, and the methods to answer it. `interruption` ends the task that serves it."""
 
-    __slots__ = (
-        "_direct",
-        "_is_cut",
-        "_receive",
-        "_send",
-        "_watch",
-        "answer_headers",
-        "declared_length",
-        "disconnected",
-        "ended",
-        "headers",
-        "interruption",
-        "method",
-        "path",
-        "query",
-        "root_path",
-        "started",
-        "status",
-    )
+    status = 0  # of the answer; 0 before it starts
+    started = False  # the head of the answer was sent
+    ended = False  # the whole answer was sent
+    disconnected = False  # the client closed the connection
+    _is_cut = False  # a write of several pieces did not end
+    _watch: asyncio.TimerHandle | asyncio.Task[None] | None = None  # the delay before it, or the task
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.method: str = scope["method"]
         self.root_path: str = scope.get("root_path") or ""  # the prefix at which the application is mounted
         self.path: str = find_path(scope) if self.root_path else scope["path"]
-        self.query = dict(parse_qsl(scope["query_string"].decode("latin-1"))) if scope["query_string"] else {}
-        self.headers: dict[str, str] = {
-            name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
-        }
-        length = self.headers.get("content-length", "")
+        query = scope["query_string"]
+        self.query = dict(parse_qsl(query.decode("latin-1"))) if query else {}
+        self.headers = headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        length = headers.get("content-length", "")
         self.declared_length = int(length) if length.isdecimal() else 0  # of the body, in its header
         self.answer_headers: HeaderPairs = []  # added to the head of the answer, or of an error
-        self.status = 0  # of the answer; 0 before it starts
-        self.started = False  # the head of the answer was sent
-        self.ended = False  # the whole answer was sent
-        self.disconnected = False  # the client closed the connection
         self.interruption = Interruption()
-        self._is_cut = False  # a write of several pieces did not end
         self._receive = receive
         self._send = send
         self._direct = find_direct_exchange(receive, send)
-        self._watch: asyncio.TimerHandle | asyncio.Task[None] | None = None  # the delay before it, or the task
 
     def take_body(self) -> bytes | None:
         """Return the whole body if it has arrived, or None if it must be read with `read_body`."""

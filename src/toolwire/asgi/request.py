@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Any, TypeAlias
 
+from ..net.time_limit import ContinuedCoroutine
 from .access import AccessDenied
 
 # The types of an ASGI application (https://asgi.readthedocs.io).
@@ -106,7 +107,15 @@ class DisconnectWatch:
         self._receive = receive
 
     async def run_while_connected(self, work: Awaitable[Any]) -> Any:
-        """Return the result of the work, or cancel it and return None if the client disconnects."""
+        """Return the result of the work, or cancel it and return None if the client disconnects.
+
+        Work that does not wait needs no task that watches the connection.
+        """
+        steps = work.__await__()
+        try:
+            awaited = next(steps)
+        except StopIteration as done:
+            return done.value
         task = asyncio.current_task()
         assert task is not None
         initial_cancels, is_running, stopped = task.cancelling(), True, False
@@ -119,7 +128,7 @@ class DisconnectWatch:
         watch_task = asyncio.ensure_future(self._wait_for_disconnect())
         watch_task.add_done_callback(stop)
         try:
-            return await work
+            return await ContinuedCoroutine(steps, awaited)
         except asyncio.CancelledError:
             if not stopped or task.cancelling() - 1 > initial_cancels:
                 raise  # the task was cancelled from outside, too

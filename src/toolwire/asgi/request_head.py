@@ -82,7 +82,8 @@ class RequestHead:
     def on_header(self, name: bytes, value: bytes) -> None:
         """Add a header. A trailer, after the body, is only counted: the request has been checked without it."""
         if not self.is_complete:
-            self.headers.append((name.lower(), value))
+            # llhttp removes the white space before a value, and leaves the white space after it (RFC 9110, 5.5)
+            self.headers.append((name.lower(), value.rstrip(b" \t")))
             return
         self._trailer_size = (self._trailer_size or self._measure()) + len(name) + len(value) + 4
         if self._trailer_size > self._limit:
@@ -141,27 +142,40 @@ class RequestHead:
         }
 
     @property
-    def protocols(self) -> list[bytes]:
-        """The protocols that the header `upgrade` names, in lower case."""
-        values = b",".join([value for name, value in self.headers if name == b"upgrade"])
-        return [protocol.strip() for protocol in values.lower().split(b",")]
+    def is_websocket(self) -> bool:
+        """True if the header `connection` asks for an upgrade, and `upgrade` names WebSocket (RFC 6455, 4.2.1)."""
+        return b"upgrade" in self._tokens_of(b"connection") and b"websocket" in self._tokens_of(b"upgrade")
+
+    def _tokens_of(self, name: bytes) -> list[bytes]:
+        """Return the items of a list header, in lower case."""
+        return _split_list(b",".join([value for field, value in self.headers if field == name]).lower())
 
     def remove_upgrade(self) -> bytes:
         """Return the head without its request for an upgrade, for a new parser, so that the body after it is read.
 
         A server may ignore an upgrade, such as h2c or websocket (RFC 9110, 7.8). The header `upgrade` alone requests
-        nothing, so it stays for the application.
+        nothing, so it stays for the application. The parser does not get it, and so cannot find the request again: llhttp
+        also accepts it with `proxy-connection: upgrade`.
         """
         lines = [b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())]
+        kept = []
         for name, value in self.headers:
+            if name == b"upgrade":
+                kept.append((name, value))
+                continue
             if name == b"connection":
-                tokens = [token.strip() for token in value.split(b",")]
+                tokens = _split_list(value)
                 value = b", ".join(token for token in tokens if token.lower() not in (b"upgrade", b"http2-settings"))
             if name != b"http2-settings":
                 lines.append(name + b": " + value)
         self.parser = HttpRequestParser(self)
         self.reset()
+        self.headers += kept
         return b"\r\n".join([*lines, b"", b""])
+
+
+def _split_list(value: bytes) -> list[bytes]:
+    return [item.strip() for item in value.split(b",")]
 
 
 def _address(name: object) -> tuple[str, int | None] | None:

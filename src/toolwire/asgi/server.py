@@ -25,6 +25,7 @@ from .request import AsgiApp, AsgiMessage, Scope
 from .server_context import ServerContext
 
 _log = getLogger("toolwire.asgi")
+_END_OF_APPLICATION = 20.0  # seconds; stores and child processes end sooner, and supervisors kill after about 30
 _END_OF_ANSWER = 1.0  # seconds in which a cancelled request may end its answer; the gateway writes a final event
 
 MakeListener: TypeAlias = Callable[[Callable[[], asyncio.Protocol], Sized, int, SSLContext | None], BatchListener]
@@ -137,7 +138,11 @@ class _Lifespan:
     async def shutdown(self) -> None:
         if self._task is not None:
             self._events.put_nowait({"type": "lifespan.shutdown"})
-            await asyncio.wait({self._task})
+            _, running = await asyncio.wait({self._task}, timeout=_END_OF_APPLICATION)
+            if running:
+                _log.error("cancel the application: it has not ended %g s after the stop", _END_OF_APPLICATION)
+                self._task.cancel()
+                await asyncio.wait({self._task}, timeout=_END_OF_ANSWER)
 
     async def _run(self) -> None:
         scope: Scope = {"type": "lifespan", "asgi": {"version": "3.0", "spec_version": "2.0"}, "state": self._state}

@@ -18,6 +18,12 @@ class OpenConnection(Protocol):
     """A connection, as the server and the protocol of an upgrade use it."""
 
     transport: asyncio.Transport
+    is_write_paused: bool
+
+    @property
+    def context(self) -> ServerContext: ...
+
+    async def drain(self) -> None: ...
 
     def shutdown(self) -> None: ...
 

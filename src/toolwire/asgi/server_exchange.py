@@ -380,3 +380,9 @@ def encode_answer(
     head = b"%b%b%bcontent-length: %d\r\n%b\r\n"
     head %= (status_line(status), date, _lay_out(names).lines % values, len(body), end)
     return head if is_head else head + body
+
+
+def encode_switch(headers: HeaderPairs) -> bytes:
+    """Encode the head of an answer that switches to another protocol."""
+    names, values = zip(*headers, strict=True)
+    return b"%b%b\r\n" % (status_line(101), _lay_out(names).lines % values)

@@ -53,7 +53,7 @@ def _mark(rated: Compatibility, errors: Collection[str]) -> str:
     if not REJECTED.isdisjoint(errors):
         mark = "✗"
     elif mark != "✗" and not DANGEROUS.isdisjoint(errors):
-        mark = "⚠"
+        mark = "⚠" if DANGEROUS.issuperset(errors) else "⚠~"  # also rejected as written
     elif mark == "✓" and errors:
         mark = "~"
     return f"{mark}{rated.losses or ''}"
@@ -61,7 +61,7 @@ def _mark(rated: Compatibility, errors: Collection[str]) -> str:
 
 def marks_legend(rows: Iterable[Sequence[str]]) -> list[str]:
     """Return the meanings of the marks in rows of the overview; empty if every tool is accepted unchanged."""
-    used = {cell[:1] for row in rows for cell in row[1:-1]}
+    used = {character for row in rows for cell in row[1:-1] for character in cell}
     return [f"{mark} {text}" for mark, text in MARKS.items() if mark in used] if used - {"✓"} else []
 
 

@@ -144,8 +144,14 @@ def _make_findings(
     return tuple(sorted(dict.fromkeys(found), key=lambda finding: order[finding.rule]))
 
 
+def _without_texts(tool: Tool) -> Tool:
+    """Return a typed tool without its description and schema, which are not the author's."""
+    return Tool(tool.name, kind="builtin", extra=tool.extra)
+
+
 def _run_rules(tools: tuple[Tool, ...], wanted: Callable[[str], bool]) -> Iterator[tuple[str, int, Hit]]:
     """Yield (rule, index of the tool, hit): first rules on the whole list, then the schema rules on each function."""
+    tools = tuple([_without_texts(tool) if tool.kind == "typed" else tool for tool in tools])
     for rule_id in filter(wanted, CHECKS):
         for index, hit in CHECKS[rule_id](tools):
             yield rule_id, index, hit

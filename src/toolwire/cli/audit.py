@@ -7,7 +7,7 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,17 @@ from .sources.audit_input import AuditInput
 from .sources.documents import parse_file, read_bytes, replace_file
 from .sources.tool_source import SOURCE_HELP, add_source_options
 from .terminal.options import add_command, add_list, add_model
-from .terminal.output import json_text, paragraph, print_command, print_note, print_text, table, terminal_width
+from .terminal.output import (
+    SEVERITIES,
+    json_text,
+    paint,
+    paragraph,
+    print_command,
+    print_note,
+    print_text,
+    table,
+    terminal_width,
+)
 
 if TYPE_CHECKING:
     from ..audit.findings import Finding
@@ -283,6 +293,7 @@ def format_levels(levels: Mapping[str, int]) -> str:
     )
 
 
+_NARROW = 76  # characters; the problem would have less than half of them
 _MAX_PLACES = 3  # of a row; enough to see a pattern, and --json lists all of them
 
 
@@ -300,7 +311,7 @@ def print_table(report: Report, *, max_rows: int = sys.maxsize, max_message: int
     if len("  ".join(("x" * names, *header[1:]))) > terminal_width():
         header, rows = ("tool", "tokens", "providers"), [_as_sentence(header, row) for row in rows]
     if rows:
-        print("\n".join([*table(rows, header), *(line for text in legend for line in paragraph(text)), ""]))
+        print("\n".join([*table(rows, header), "", *(line for text in legend for line in paragraph(text)), ""]))
     groups = group_findings(report.findings)
     shown = [
         (
@@ -313,10 +324,21 @@ def print_table(report: Report, *, max_rows: int = sys.maxsize, max_message: int
     ]
     if rows and shown:
         print("problems of the tools as written:")
-    for line in table(shown, ("level", "rule", "location", "problem")) if shown else ():
+    for line in _finding_lines(shown):
         print(line)
     if len(groups) > max_rows:
         print(f"the first {max_rows} of {len(groups):,} rows; --all shows them")
+
+
+def _finding_lines(rows: Sequence[tuple[str, str, str, str]]) -> Iterator[str]:
+    """Yield a table of findings. Four columns need width: a narrower terminal has the problem below its location."""
+    if terminal_width() >= _NARROW or not rows:
+        yield from table(rows, ("level", "rule", "location", "problem")) if rows else ()
+        return
+    for level, rule, places, problem in rows:
+        first, *others = paragraph(f"{level} {rule} {places}", "  ")
+        yield first[2:].replace(level, paint(level, SEVERITIES[level]), 1)
+        yield from (*others, *paragraph(problem, "    "))
 
 
 def _list_places(places: Sequence[str]) -> str:

@@ -90,7 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
                 print()  # a terminal that cannot be cleared shows the screens one below the other
             clear_screen()
         print(f"{paint(f'{number}/{total}', 'dim')}  {title}", *lines, sep="\n", end="\n" if waits else "\n\n")
-        if waits and number < _SCREENS and not _is_continued():
+        if waits and (number < _SCREENS or arguments.all) and not _is_continued():
             return 0 if healthy else 1
     if arguments.all:
         from .demo_details import show_details

@@ -121,6 +121,7 @@ _GROUPS = {
         "chat": "toolwire.cli.agent.chat",
         "do": "toolwire.cli.do.command",
         "runs": "toolwire.cli.agent.runs",
+        "worker": "toolwire.cli.agent.worker",
     },
     "translate": {
         "convert": "toolwire.cli.convert",

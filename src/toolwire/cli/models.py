@@ -144,7 +144,7 @@ def key_state(vendor: Vendor) -> str:
 
 
 def _list_models(arguments: argparse.Namespace) -> int:
-    """Ask a vendor for its models, print them and return 0; the models of `local` are known without a request.
+    """Ask a vendor for its models, print them and return 0; the models of `local` and `toolken` are known without a request.
 
     Raise ConfigError for an unknown vendor, a missing key or a vendor without a list, and UpstreamError if the vendor
     cannot be reached or refuses.
@@ -154,7 +154,11 @@ def _list_models(arguments: argparse.Namespace) -> int:
 
     vendor = vendors.find(arguments.provider)
     names: tuple[str, ...]
-    if vendor.transport is not None:  # only `local` has one: it runs in this process
+    if vendor.name == "toolken":
+        from ..learn.toolken.serving import served_heads
+
+        names = tuple(served_heads())
+    elif vendor.transport is not None:  # only `local` has one besides: it runs in this process
         from ..local.weights import weights_names
 
         names = weights_names()

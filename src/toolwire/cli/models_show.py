@@ -42,10 +42,11 @@ def show_model(name: str, wire: str | None, capability_file: str | None, *, as_j
 def find_facts(name: str, wire_name: str | None, rows: tuple[CapabilityRow, ...]) -> list[FactGroup]:
     """Find the facts about `name`, or about `vendor/name` on the vendor's wire. `rows` come before the built-in ones."""
     from ..wire.models import vendors
+    from ..wire.models.vendor_codecs import vendor_codec
 
     head, mark, rest = name.partition("/")
     if mark and rest and head in vendors.names():
-        wire = vendors.vendor_codec(vendors.find(head), wire_name)
+        wire = vendor_codec(vendors.find(head), wire_name)
         facts = match_capabilities(wire, rest, vendor=head, rows=rows).rows
         return [FactGroup((wire.name,), (head,), facts)] if facts else []
     if wire_name is not None:

@@ -29,20 +29,21 @@ from ..net.http.transport import Transport
 from ..net.model.endpoint_settings import load_capability_rows
 from ..net.model.translation_cache import TranslationCache
 from ..net.tools.runner import Runner
-from .answer.delivery import open_context
-from .answer.request_handler import RequestHandler
 from .config.credentials import configured_metrics_key, configured_secrets, make_secret
 from .config.settings import LimitsRow, Settings, StateRow
 from .faults import INTERNAL_FAULT, SHUTDOWN_FAULT, Overloaded
 from .gateway_tools import ToolBindings
+from .hosted_tools import HostedService
 from .keys import Caller, ClientKeys, InProcessLimiter, Limiter, MetricsAccess
+from .media_descriptions import MediaDescriptions
 from .memory import MemoryBound, MemoryReservation
 from .metadata_api import MetadataApi
 from .observe.metrics import Metrics
+from .observe.request_ids import choose_request_id
 from .observe.request_log import BeginSink, RequestLogWriter, Sink
 from .request.body import EnvelopeFound
 from .request.client_request import ClientRequest, KnownTools, ModelMissing
-from .request.dependencies import AnswerCache, Dependencies
+from .request.dependencies import AnswerCache, Dependencies, open_response
 from .request.reader import RequestReader
 from .request.routes import (
     INGRESSES,
@@ -53,17 +54,19 @@ from .request.routes import (
     encode_overload,
     guess_ingress,
     match_route,
-    refuse_websocket,
     unknown_path_error,
 )
 from .responses.state import ResponseState
 from .responses.store import ResponseStore
-from .responses_api import ResponsesApi
 from .retrieval.tool_ranker import ToolRanker, find_encoder
 from .routing.health import HealthTable
 from .routing.router import Router, UnknownModel
 from .routing.upstreams import ConfiguredUpstream, UpstreamTransports, upstreams_from_environment
 from .state.opening import open_responses
+from .stored.background import BackgroundRuns, is_background
+from .stored.responses_api import ResponsesApi
+from .usual_request import answer
+from .websocket.open_sockets import SWITCHED, OpenSockets
 
 if TYPE_CHECKING:
     from ..mcp.server.server import Server
@@ -107,6 +110,7 @@ class Gateway:
         cooldowns: HealthTable | None = None,
         metrics: Callable[[], bytes] | None = None,
         runners: Mapping[str, Runner] | None = None,
+        hosted: Mapping[str, HostedService] | None = None,
         encoder: Encoder | Literal["installed"] | None = "installed",
         publish: Server | None = None,
         publish_for: str = "*",
@@ -132,6 +136,7 @@ class Gateway:
         self._owns_responses = responses is None
         self._responses_row = settings.responses  # not reloaded, like the store itself
         self._runners = runners or {}
+        self._hosted = hosted or {}
         self._encoder = encoder
         self._ranker: ToolRanker | None = None
         self.retrieval = ""  # a description of the selection of tools, once the settings need it
@@ -152,6 +157,8 @@ class Gateway:
                 sink.watch_translations(self._translations)
                 sink.watch_load(self.admission, lambda: self._http.waiting)
         self._memory_bound = MemoryBound(settings.limits.memory)
+        self._sockets = OpenSockets(self._answer, self.admission, self._memory_bound, self._offload)
+        self._runs = BackgroundRuns(self._answer, self._memory_bound, self._offload)
         self._reader = RequestReader(
             self._offload, self.admission, self._translations, may_stream=not self._sinks_read_requests
         )
@@ -172,7 +179,7 @@ class Gateway:
             name: ConfiguredUpstream(
                 name,
                 row,
-                self._transports.get(name) or self._http.of(name, row),
+                self._transports.get(name) or self._http.for_answers(name, row),
                 self._environment,
                 on_key=self._on_key,
                 capability_rows=capability_rows,
@@ -193,7 +200,7 @@ class Gateway:
         self._settings, self._keys, self._router = settings, keys, router
         self._metrics_access = MetricsAccess(keys, metrics_key)
         if tool_bindings is not None:
-            self._runners = tool_bindings.runners
+            self._runners, self._hosted = tool_bindings.runners, tool_bindings.hosted
             self._publish_for = tool_bindings.publish_for
             self._replace_mcp_mount(tool_bindings.publish)
         self._origin_policy = OriginPolicy(
@@ -215,9 +222,14 @@ class Gateway:
             KnownTools(),
             self._open_ranker(settings),
             envelopes,
+            MediaDescriptions(router, time.monotonic),
             self._runners,
+            self._hosted,
         )
-        self._responses_api = ResponsesApi(self._dependencies, self._reader, self._limiter, self._http)
+        self._sockets.close_revoked(keys)
+        self._responses_api = ResponsesApi(
+            self._dependencies, self._reader, self._limiter, self._http, self._runs, self._answer
+        )
         self._metadata_api = MetadataApi(
             self._dependencies, self._reader, self._limiter, self._metrics, has_mcp=self._mcp_mount is not None
         )
@@ -280,6 +292,7 @@ class Gateway:
     def drain(self) -> None:
         """Fail the readiness probe from now on; requests are still answered."""
         self._draining = True
+        self._sockets.drain()
         if self._mcp_mount is not None:
             self._end_sessions_task = asyncio.ensure_future(self._mcp_mount.end_sessions())
 
@@ -289,16 +302,18 @@ class Gateway:
         return McpMount(server, lambda: (self._origin_policy, self._keys, self._publish_for))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve an ASGI connection. The MCP server is at `/mcp`; WebSockets are refused."""
+        """Serve an ASGI connection. The MCP server is at `/mcp`, and WebSockets are served at `/v1/responses`."""
         if scope["type"] == "http":
             if self._mcp_mount is not None and find_path(scope).rstrip("/") == _MCP:
                 await self._mcp_request(self._mcp_mount, scope, receive, send)
                 return
-            await self._http_request(HttpExchange(scope, receive, send), scope)
+            http_exchange = HttpExchange(scope, receive, send)
+            route = match_route(http_exchange.method, http_exchange.path, http_exchange.headers)
+            await self._answer(http_exchange, scope, route)
         elif scope["type"] == "lifespan":
             await serve_lifespan(self.lifespan(), receive, send)
         elif scope["type"] == "websocket":
-            await refuse_websocket(scope, send)
+            await self._sockets.serve(scope, receive, send, self._keys, self._settings.limits.body)
 
     @asynccontextmanager
     async def lifespan(self, app: object = None) -> AsyncIterator[None]:
@@ -311,6 +326,7 @@ class Gateway:
         try:
             yield
         finally:
+            await self._runs.aclose()
             await self._wait_until_idle()
             if self._ranker is not None:
                 await self._ranker.aclose()
@@ -321,10 +337,11 @@ class Gateway:
                 await self._responses.aclose()
 
     def encode_refusal(self, method: str, path: str, headers: HeaderPairs) -> tuple[int, HeaderPairs, bytes]:
-        """Return an answer to a refused request in the client's protocol."""
-        names = [name.decode("latin-1") for name, _ in headers]
-        route = match_route(method, path, names)
-        return encode_overload(guess_ingress(path, names) if route is None else route.ingress)
+        """Return an answer to a refused request in the client's protocol, with a request id like every other answer."""
+        fields = {name.decode("latin-1"): value.decode("latin-1") for name, value in headers}
+        route = match_route(method, path, fields)
+        status, pairs, body = encode_overload(guess_ingress(path, fields) if route is None else route.ingress)
+        return status, [(b"x-request-id", choose_request_id(fields.get("x-request-id", "")).encode()), *pairs], body
 
     async def _mcp_request(self, mcp_mount: McpMount, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request to the MCP server within the limits of its key, and report a refusal to the client.
@@ -380,12 +397,11 @@ class Gateway:
                 for generation in (*self._older_generations, self._generation):
                     await generation.wait_until_idle()
 
-    async def _http_request(self, http_exchange: HttpExchange, scope: Scope) -> None:
+    async def _answer(self, http_exchange: HttpExchange, scope: Scope, route: Route | None) -> None:
         """Answer and log a request, and notify the sinks. Every failure is written in the client's own protocol.
 
-        For an unknown path, that protocol is a guess.
+        For an unknown path, whose `route` is None, that protocol is a guess.
         """
-        route = match_route(http_exchange.method, http_exchange.path, http_exchange.headers)
         ingress = guess_ingress(http_exchange.path, http_exchange.headers) if route is None else route.ingress
         log_writer = RequestLogWriter(http_exchange, ingress.wire, "" if route is None else route.action)
         memory = MemoryReservation(self._memory_bound)
@@ -455,21 +471,25 @@ class Gateway:
         offload = ClientOffload(self._offload, caller.name, self._reader.refuse_late)
         client_request = await self._reader.read_request(http_exchange, route, memory, dependencies, caller, offload)
         log_writer.set_request(client_request)
-        await client_request.check_caller(caller, offload)
-        if caller.name:
+        if not caller.has_all_models:
+            await client_request.check_caller(caller, offload)
+        if caller.name and not route.entry_id:  # the request that began a background response was admitted
             await self._limiter.admit(caller)
-        if self._sinks_read_requests and self._begin_sinks:
-            await offload.run(client_request.work_size, client_request.decode)
         log_writer.begin()
-        self._notify_begin(log_writer, client_request, http_exchange.headers)
+        if self._begin_sinks:
+            if self._sinks_read_requests:
+                await offload.run(client_request.work_size, client_request.decode)
+            self._notify_begin(log_writer, client_request, http_exchange.headers)
         if route.ingress.stores_responses:
-            await self._open_response(client_request, caller, memory, dependencies, offload)
+            if is_background(client_request) and not self._keeps_responses(client_request):
+                await self._runs.start(http_exchange, client_request, caller.name, dependencies.responses)
+                return
+            await open_response(client_request, caller, memory, dependencies, offload, route.entry_id)
         if client_request.upload is None:  # else its end begins the watch
             http_exchange.watch()
         try:
-            context = open_context(dependencies, http_exchange, client_request, log_writer, memory, offload)
             try:
-                await RequestHandler(context).run()
+                await answer(dependencies, http_exchange, client_request, log_writer, memory, offload)
             except EnvelopeFound:
                 if client_request.upload is None:
                     raise
@@ -479,8 +499,7 @@ class Gateway:
                 log_writer.set_request(client_request)
                 await client_request.check_caller(caller, offload)
                 http_exchange.watch()
-                context = open_context(dependencies, http_exchange, client_request, log_writer, memory, offload)
-                await RequestHandler(context).run()
+                await answer(dependencies, http_exchange, client_request, log_writer, memory, offload)
         finally:
             http_exchange.unwatch()
             if client_request.pending_response is not None:
@@ -488,6 +507,11 @@ class Gateway:
             usage = log_writer.log.usage
             if usage is not None and caller.name:
                 await self._limiter.spend(caller, usage.total)
+
+    def _keeps_responses(self, client_request: ClientRequest) -> bool:
+        """Return whether the first upstream of the model stores responses itself."""
+        plan = self._dependencies.router.plan(client_request.model, tools=client_request.has_tools)
+        return plan[0].upstream.keeps_responses
 
     async def _serve_other(
         self, http_exchange: HttpExchange, route: Route, log_writer: RequestLogWriter, memory: MemoryReservation
@@ -506,42 +530,14 @@ class Gateway:
             await self._metadata_api.write_metrics(http_exchange)
         else:
             caller = self._identify(http_exchange, log_writer, memory)
-            if route.entry_id or route.action == "create_conversation":
+            if route.action == "connect":
+                await http_exchange.start(SWITCHED, [])
+            elif route.action == "prepare":
+                await self._responses_api.prepare(http_exchange, route, caller, memory, log_writer)
+            elif route.entry_id or route.action in ("create_conversation", "compact"):
                 await self._responses_api.answer(http_exchange, route, caller, memory)
             else:
                 await self._metadata_api.answer(http_exchange, route, caller, memory)
-
-    async def _open_response(
-        self,
-        client_request: ClientRequest,
-        caller: Caller,
-        memory: MemoryReservation,
-        dependencies: Dependencies,
-        offload: ClientOffload,
-    ) -> None:
-        """Load the stored conversation of an OpenAI Responses request, and continue the request from it.
-
-        The pending response is closed if that fails.
-        """
-
-        def may_keep() -> bool:
-            plan = dependencies.router.plan(client_request.model, tools=client_request.has_tools)
-            return any(target.upstream.keeps_responses for target in plan)
-
-        state = dependencies.responses
-        document = await offload.run(len(client_request.body), lambda: client_request.document)
-        pending = await state.open_response(
-            state.access(caller.name, memory, offload),
-            document,
-            len(client_request.body),
-            lambda: client_request.request,
-            may_keep,
-        )
-        try:
-            await offload.run(pending.size, client_request.continue_conversation, pending)
-        except BaseException:
-            await state.close_response(pending)
-            raise
 
     def _add_hint(self, error: ToolwireError, route: Route | None, http_exchange: HttpExchange) -> None:
         """Set the hint, and for a model its pointer, of an error whose origin knows neither path nor settings."""

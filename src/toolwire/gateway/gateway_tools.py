@@ -5,25 +5,39 @@ With `retrieve`, the model is offered a selection of all these tools, and its se
 A turn that calls only these tools is answered here, and the model is asked again. A turn that also calls the client's
 tools goes to the client with the client's calls. The gateway's calls and results of that turn are stored by call id,
 and put back into the history when the client returns.
+
+Hosted tools of the client (`hosted_tools`) are run in the same way, but the client sees their runs, in place of the
+calls. So a stream waits from the first such call of a turn on, until the turn has ended and the calls have run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from ..bridge.conversation.turns import StoredTurn
-from ..ir.events import CallStart, Event, ResponseEnd, ResponseStart, UsageUpdate
-from ..ir.folding import Folder
-from ..ir.parts import Part, ToolCall, ToolResult
+from ..ir.events import (
+    CallStart,
+    Event,
+    Ping,
+    ResponseEnd,
+    ResponseStart,
+    StreamFault,
+    TextEnd,
+    UsageUpdate,
+    WholePart,
+)
+from ..ir.folding import Folder, merge_extra
+from ..ir.parts import Opaque, Part, Text, ToolCall, ToolResult
 from ..ir.request import Message, Request
 from ..ir.response import Fault, Response, Stop, UpstreamError, Usage, add_usage
 from ..ir.tools import Tool
 from ..net.tools.runner import Runner
 from ..net.tools.stored_approvals import owned_by
+from .hosted_tools import HostedRuns, HostedService
 from .retrieval.offered_tools import OfferedClientTools
 
 if TYPE_CHECKING:
@@ -36,6 +50,7 @@ class ToolBindings(Struct, frozen=True):
     runners: Mapping[str, Runner] = {}
     publish: Server | None = None
     publish_for: str = "*"  # the model pattern that a key must allow to use it
+    hosted: Mapping[str, HostedService] = {}  # that replace hosted tools, by kind
 
 
 _MAX_TURNS = 16  # of the model for one answer; each is billed, and a model may call tools forever
@@ -60,8 +75,13 @@ class GatewayTools:
         run_id: str,
         owner: str = "",
         offer: OfferedClientTools | None = None,
+        hosted: HostedRuns | None = None,
     ) -> None:
-        """Create the turns. `offer`: the selected tools, among the client's and ours, and the search for others."""
+        """Create the turns. `offer`: the selected tools, among the client's and ours, and the search for others.
+
+        `hosted`: the hosted tools of the client that the gateway runs, for which `client` declares functions.
+        """
+        self.hosted = hosted
         self.request = client if runner is None else with_gateway_tools(client, runner)
         self.turn: StoredTurn | None = None  # the last turn, which the client gets without our calls
         self.earlier_parts: tuple[Part, ...] = ()  # parts sent to the client in earlier turns
@@ -81,7 +101,7 @@ class GatewayTools:
     @property
     def has_run_tools(self) -> bool:
         """True if tools have run: starting over could run them twice."""
-        return bool(self._earlier)
+        return bool(self._earlier) or (self.hosted is not None and bool(self.hosted.started))
 
     @property
     def runs_hosted_search(self) -> bool:
@@ -95,7 +115,7 @@ class GatewayTools:
 
     def is_gateway_tool(self, name: str) -> bool:
         """Return True for a call that is answered here: of our tools, a search, or of a tool that does not exist."""
-        if name in self._names:
+        if name in self._names or (self.hosted is not None and self.hosted.is_hosted(name)):
             return True
         return self.offer is not None and (self.offer.is_search(name) or self.offer.is_unknown(name))
 
@@ -117,6 +137,8 @@ class GatewayTools:
         if not calls:
             return False
         is_last = self.offer is not None and self.offer.has_no_search  # the request did not offer the search
+        if self.hosted is not None:
+            self.hosted.turn_parts.clear()
         results, found = await self._run_calls(calls)
         if self.is_client_visible(response):
             self.turn = replace(self.turn, hidden=tuple([call.id for call in calls]), results=tuple(results))
@@ -138,6 +160,8 @@ class GatewayTools:
             if self.offer is not None and self.offer.is_search(call.name):
                 results[number], new_tools = await self.offer.search(call)
                 found += new_tools
+            elif self.hosted is not None and self.hosted.is_hosted(call.name):
+                results[number] = await self.hosted.run(call, self._run_id)
             elif self._is_runnable(call.name):
                 own[number] = call
             elif self.offer is not None:
@@ -166,6 +190,8 @@ class GatewayTools:
             tools = tuple(tool for tool in tools if not self.offer.is_search(tool.name))
         self.request = replace(self.request, messages=messages, tools=tools)
         self.earlier_parts = (*self.earlier_parts, *self.client_view(response).parts)
+        if self.hosted is not None:
+            self.request = self.hosted.release_choice(self.request)
         self.usage = add_usage(self.usage, response.usage)
 
     def _list_new_tools(self) -> list[Tool]:
@@ -184,10 +210,17 @@ class GatewayTools:
         return add_usage(self.usage, response.usage)
 
     def client_view(self, response: Response) -> Response:
-        """Return a turn without our calls. If no call is left, its stop reason is not `tool_calls`."""
-        parts = tuple(
-            part for part in response.parts if not (isinstance(part, ToolCall) and self.is_gateway_tool(part.name))
-        )
+        """Return a turn without our calls, but with the runs of hosted tools in place of their calls.
+
+        If no call is left, its stop reason is not `tool_calls`.
+        """
+        runs = iter(() if self.hosted is None else self.hosted.turn_parts)
+        parts: list[Part] = []
+        for part in response.parts:
+            if not isinstance(part, ToolCall) or not self.is_gateway_tool(part.name):
+                parts.append(part)
+            elif self.hosted is not None and self.hosted.is_hosted(part.name):
+                parts += next(runs, ())
         stop = response.stop
         if (
             stop is not None
@@ -195,57 +228,101 @@ class GatewayTools:
             and not any(isinstance(kept_part, ToolCall) for kept_part in parts)
         ):
             stop = replace(stop, reason="stop")
-        return replace(response, parts=parts, stop=stop)
+        return replace(response, parts=tuple(parts), stop=stop)
 
     def merged_response(self, response: Response) -> Response:
         """Return the last turn, with the visible parts and the usage of the earlier turns."""
         visible = self.client_view(response)
-        return replace(visible, parts=(*self.earlier_parts, *visible.parts), usage=add_usage(self.usage, visible.usage))
+        parts = (*self.earlier_parts, *visible.parts)
+        merged = replace(visible, parts=parts, usage=add_usage(self.usage, visible.usage))
+        return merged if self.hosted is None else self.hosted.finish_response(merged)
 
 
 class TurnEvents:
-    """The events of one turn for the client, which gets one response for any number of turns."""
+    """The events of one turn for the client, which gets one response for any number of turns.
+
+    Keys are shifted per turn, because each turn numbers its parts anew.
+    """
 
     def __init__(self, gateway_tools: GatewayTools) -> None:
         self.response: Response | None = None  # the turn, once it is complete
         self._gateway_tools = gateway_tools
+        self._is_first = gateway_tools.turns == 0
+        self._first_key = gateway_tools.turns * _KEY_SPACE
+        self._run_key = self._first_key + _KEY_SPACE  # above the keys of parts of runs, which are counted downwards
+        self._earlier_usage = gateway_tools.usage
         self._folder = Folder()
         self._hidden: set[int] = set()  # keys of our calls
         self._has_client_call = False
+        self._held: list[Event] | None = None  # from the first call of a hosted tool on
 
     def feed(self, event: Event) -> list[Event]:
-        """Return the events that the client gets: no calls of our tools, only the first start, and the whole usage.
-
-        Keys are shifted per turn, because each turn numbers its parts anew. The turn's response is kept at its end.
-        """
+        """Return the events that the client gets now. The turn's response is kept at its end."""
         self._folder.feed(event)
+        if isinstance(event, ResponseEnd):
+            self.response = self._folder.response()
+        if self._held is None and isinstance(event, CallStart) and self._is_hosted(event):
+            self._held = []
+        if self._held is None or isinstance(event, (StreamFault, Ping)):
+            return self._show(event, iter(()))
+        self._held.append(event)
+        return []
+
+    def release(self) -> list[Event]:
+        """Return the events that waited for the runs of hosted tools, with these runs."""
+        held, self._held = self._held, None
+        hosted = self._gateway_tools.hosted
+        runs = iter(() if hosted is None else hosted.turn_parts)
+        return [shown for event in held or () for shown in self._show(event, runs)]
+
+    def _is_hosted(self, event: CallStart) -> bool:
+        hosted = self._gateway_tools.hosted
+        return hosted is not None and not event.choice and hosted.is_hosted(event.name)
+
+    def _show(self, event: Event, runs: Iterator[list[Opaque]]) -> list[Event]:
+        """Return an event as the client sees it: no calls of our tools, only the first start, and the whole usage."""
         if isinstance(event, ResponseStart):
-            return [] if self._gateway_tools.turns else [event]
+            return [event] if self._is_first else []
         if isinstance(event, ResponseEnd):
             return self._end_turn(event)
         if isinstance(event, UsageUpdate):
-            return [UsageUpdate(add_usage(self._gateway_tools.usage, event.usage) or event.usage)]
+            return [UsageUpdate(add_usage(self._earlier_usage, event.usage) or event.usage)]
         key = getattr(event, "key", None)
         if key is None:
             return [event]
         if isinstance(event, CallStart):
             if self._gateway_tools.is_gateway_tool(event.name):
                 self._hidden.add(key)
-            else:
-                self._has_client_call = True
+                return self._show_run(next(runs, [])) if self._is_hosted(event) else []
+            self._has_client_call = True
         if key in self._hidden:
             return []
-        return [replace(event, key=key + self._gateway_tools.turns * _KEY_SPACE)]
+        hosted = self._gateway_tools.hosted
+        if hosted is not None and isinstance(event, TextEnd) and isinstance(text := self._folder.part(key), Text):
+            event = replace(event, extra=merge_extra(event.extra, hosted.cite(text.text)))
+        return [replace(event, key=key + self._first_key)]
+
+    def _show_run(self, parts: list[Opaque]) -> list[Event]:
+        events: list[Event] = []
+        for part in parts:
+            self._run_key -= 1
+            events.append(WholePart(self._run_key, part))
+        return events
 
     def _end_turn(self, event: ResponseEnd) -> list[Event]:
-        """Set `response`, and return the end if the client gets this turn.
+        """Return the end if the client gets this turn, after the number of runs.
 
         If it sees no call of the turn, the stop reason must not be `tool_calls`.
         """
-        self.response = self._folder.response()
-        if not self._gateway_tools.is_client_visible(self.response):
+        response, hosted = self.response, self._gateway_tools.hosted
+        if response is None or not self._gateway_tools.is_client_visible(response):
             return []
         stops = event.stops
         if self._hidden and not self._has_client_call:
             stops = tuple(Stop("stop") if stop and stop.reason == "tool_calls" else stop for stop in stops)
-        return [replace(event, stops=stops)]
+        end = replace(event, stops=stops)
+        if hosted is None:
+            return [end]
+        usage = add_usage(self._earlier_usage, response.usage)
+        counted = usage if usage is None else hosted.count(usage)
+        return [*([] if counted is None or counted is usage else [UsageUpdate(counted)]), hosted.finish(end)]

@@ -57,13 +57,17 @@ class MemoryReservation(Struct, eq=False):
     def add(self, size: int) -> None:
         """Reserve more bytes. Raise MemoryExhausted if too few are left for all requests, or for this key's."""
         bound, client = self._bound, self.client
-        used = bound.used + size
-        used_by_client = bound.used_by.get(client, 0) + size
+        used, used_by = bound.used + size, bound.used_by
+        used_by_client = used_by.get(client, 0) + size
         if used > bound.limit // 2:  # a part of it cannot be more
             bound.check(used, used_by_client if client else 0)
         bound.used = used
-        bound.used_by[client] = used_by_client
+        used_by[client] = used_by_client
         self._size += size
+
+    def has_share(self, size: int, share: int) -> bool:
+        """Return whether all requests would use at most one `share` of the memory with `size` bytes more: 4 is a quarter."""
+        return self._bound.used + size <= self._bound.limit // share
 
     def subtract(self, size: int) -> None:
         """Free some of the bytes."""

@@ -14,14 +14,13 @@ from ..ir.errors import ProtocolError, ToolwireError
 from ..ir.pointer import JSON, Object
 from ..ir.request import Request
 from ..ir.text import to_bytes
-from ..ir.tools import Tool
 from ..stream.strict import parse_object
 from ..wire.models.lists import ListedModel, model_entry, model_list, ollama_description
 from ..wire.protocol import Wire
 from .keys import ANONYMOUS, Caller, Limiter
 from .memory import MemoryReservation
 from .request.client_request import ClientRequest
-from .request.dependencies import Dependencies
+from .request.dependencies import Dependencies, open_response
 from .request.openapi_document import openapi_document
 from .request.reader import RequestReader
 from .request.routes import VERSION, Route
@@ -36,25 +35,29 @@ from .routing.router import Router
 async def find_counted_body(
     client_request: ClientRequest, router: Router, ranker: ToolRanker, client: str, offload: ClientOffload
 ) -> bytes:
-    """Return the client's body, with the selected tools only if the model has `retrieve`.
+    """Return the client's body, with its stored conversation, or with the selected tools if the model has `retrieve`.
 
     A request that cannot be decoded or routed is returned as it is.
     """
     try:
         target = router.plan(client_request.model, tools=client_request.has_tools)[0]
+        if client_request.is_rebuilt:
+            return await offload.run(client_request.work_size, _encode, client_request.wire, client_request.request)
         if target.row.retrieval is None or not client_request.has_tools:
             return client_request.body
         request = await offload.run(client_request.work_size, lambda: client_request.request)
         offer = await ranker.open_offer(request, target.row.retrieval, client, offload, client_request.work_size)
         if offer is None:
             return client_request.body
-        return await offload.run(client_request.work_size, _encode, client_request.wire, request, offer.tools)
+        return await offload.run(
+            client_request.work_size, _encode, client_request.wire, replace(request, tools=offer.tools)
+        )
     except ToolwireError:
         return client_request.body  # an estimate is possible for every body
 
 
-def _encode(wire: Wire, request: Request, tools: tuple[Tool, ...]) -> bytes:
-    return to_bytes(wire.encode_request(replace(request, tools=tools))[0])
+def _encode(wire: Wire, request: Request) -> bytes:
+    return to_bytes(wire.encode_request(request)[0])
 
 
 _JSON: HeaderPairs = [(b"content-type", b"application/json")]
@@ -94,7 +97,8 @@ class MetadataApi:
             await http_exchange.respond(200, _JSON, document)
             return
         if route.action == "count":
-            body: Object = {route.ingress.count_field: await self._count_tokens(http_exchange, route, caller, memory)}
+            count = await self._count_tokens(http_exchange, route, caller, memory)
+            body: Object = {**dict(route.ingress.count_fields), route.ingress.count_field: count}
         elif route.action == "version":
             body = {"version": VERSION}
         elif route.action == "processes":
@@ -123,9 +127,15 @@ class MetadataApi:
         await client_request.check_caller(caller, offload)
         if caller.name:
             await self._limiter.admit(caller)
-        counted = await find_counted_body(
-            client_request, dependencies.router, dependencies.ranker, caller.name, offload
-        )
+        if route.ingress.stores_responses:
+            await open_response(client_request, caller, memory, dependencies, offload)
+        try:
+            counted = await find_counted_body(
+                client_request, dependencies.router, dependencies.ranker, caller.name, offload
+            )
+        finally:
+            if client_request.pending_response is not None:
+                await dependencies.responses.close_response(client_request.pending_response)
         return _estimate_tokens(counted)
 
     async def _find_model_entry(
@@ -156,6 +166,8 @@ class MetadataApi:
         """Return a model with the facts about its first target. Raise UnknownModel if no upstream has it."""
         target = self._dependencies.router.first_target(name)
         capabilities = replace(target.capabilities, window=target.listed_window)
+        if target.row.vision is not None:
+            capabilities = replace(capabilities, media=None)  # clients may send images, which are described
         return ListedModel(name, self._created, capabilities, target.row.tools)
 
 

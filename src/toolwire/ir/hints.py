@@ -59,6 +59,8 @@ PHRASES: dict[str, PhraseTranslation] = {
         "add --description, or shorten the first line of the file's docstring", ""
     ),
     ", or pass choose=choose_by_words to prepare()": _everywhere("", ", or set retrieve = true for the model"),
+    "pass key_variable=… for it": _everywhere("name the variable of its key by --key-env", ""),
+    "pass key_command=…, or export": _everywhere("add --key-command COMMAND, or export", ""),
     "check deps=…": _everywhere("check --deps", ""),
     "check files=…": _everywhere("check --files", ""),
     "leave out repository=…": _everywhere("leave out --repository", ""),

@@ -16,7 +16,7 @@ losses show the author which parts are missing on the other side. In strict mode
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal, TypeAlias
 
 from .errors import ConfigError, EncodeError
@@ -65,11 +65,35 @@ class Losses:
     def extend(self, losses: Iterable[Loss]) -> None:
         self._seen.update(dict.fromkeys(losses))
 
+    def copy(self) -> Losses:
+        """Return the losses so far, to which others are added."""
+        copied = Losses()
+        copied._seen = self._seen.copy()
+        return copied
+
     def __iter__(self) -> Iterator[Loss]:
         return iter(self._seen)
 
     def __len__(self) -> int:
         return len(self._seen)
+
+
+class RelocatedLosses(Losses):
+    """Losses of a value that was made from another one: they are added to `origin` with paths of that one."""
+
+    __slots__ = ("_locate", "_origin")
+
+    def __init__(self, origin: Losses, locate: Callable[[str], str]) -> None:
+        super().__init__()
+        self._origin = origin
+        self._locate = locate
+
+    def add(self, path: str, concept: str, action: Action, detail: str, severity: Severity = "warning") -> None:
+        self._origin.add(self._locate(path), concept, action, detail, severity)
+
+    def extend(self, losses: Iterable[Loss]) -> None:
+        for loss in losses:
+            self.add(loss.path, loss.concept, loss.action, loss.detail, loss.severity)
 
 
 def check_losses(losses: object) -> None:

@@ -26,7 +26,7 @@ from .value import Value
 
 Extra: TypeAlias = dict[str, Object]
 MediaKind: TypeAlias = Literal["image", "audio", "video", "file"]
-CallKind: TypeAlias = Literal["function", "freeform", "search"]
+CallKind: TypeAlias = Literal["function", "freeform", "search", "typed"]
 CallState: TypeAlias = Literal["complete", "truncated", "invalid"]
 
 
@@ -106,7 +106,7 @@ class ToolCall(Value, frozen=True, tag_field="part", tag="call"):
 
     `raw` is the argument text exactly as the wire gave it (None where the wire carries an object), `arguments` the
     parsed object (None if it cannot be parsed). Only a `complete` call may be run. A freeform call has its input in
-    `raw`.
+    `raw`. A `typed` call is one of a typed tool for which the client's wire has an item of its own.
     """
 
     id: str

@@ -26,6 +26,7 @@ _SEPARATORS = (
 
 _encode = msgspec.json.Encoder().encode
 _encode_sorted = msgspec.json.Encoder(order="sorted").encode
+_pack = msgspec.msgpack.Encoder().encode
 # ValueError: also a huge integer; RecursionError: nested too deeply.
 _ENCODE_FAILURES = (TypeError, ValueError, OverflowError, msgspec.MsgspecError, RecursionError)
 _FEW = 16  # items that a loop reads faster than a set of their types is made
@@ -39,15 +40,7 @@ def to_bytes(value: JSON, *, sort_keys: bool = False) -> bytes:
         data = _encode_sorted(value) if sort_keys else _encode(value)
     except _ENCODE_FAILURES as error:
         raise _encode_error(error) from error
-    if data.find(b"null") >= 0 and not is_finite(value):  # msgspec writes NaN as null; `in` is slower
-        _refuse_non_finite(value)
-    return data
-
-
-def text_to_bytes(value: JSON) -> bytes:
-    """Like `to_bytes`, for a value with few members and much text, which costs less to look at than its JSON."""
-    data = finite_to_bytes(value)
-    if not is_finite(value):
+    if data.find(b"null") >= 0 and not is_finite(value, len(data)):  # msgspec writes NaN as null; `in` is slower
         _refuse_non_finite(value)
     return data
 
@@ -115,8 +108,36 @@ def unescape(escaped: bytes) -> str:
         raise ProtocolError(f"not the inside of a JSON string: {error}") from error
 
 
-def is_finite(value: JSON) -> bool:
-    """Return False if the value contains NaN or an infinity. Containers of only other scalars cost little."""
+_FLOAT = b"\xcb"  # the first byte of a number with a fraction in MessagePack; text and integers may have it, too
+_NON_FINITE = (b"\x7f", b"\xff")  # the byte after it, for NaN, infinities and the largest numbers; text never has both
+_LARGE = 64 * 1024  # bytes; most of a conversation of this size may be JSON text already
+_MAX_FLOATS = 16  # that are looked at in the packed value; with more, a look at all members costs less
+
+
+def is_finite(value: JSON, size: int) -> bool:
+    """Return False if the value, with JSON of `size` bytes, contains NaN or an infinity.
+
+    MessagePack has these numbers, and packing a value costs much less than a look at its members. A large one has few
+    members for its size.
+    """
+    if size > _LARGE:
+        return _has_only_finite(value)
+    try:
+        data = _pack(value)
+    except _ENCODE_FAILURES:
+        return _has_only_finite(value)
+    position = data.find(_FLOAT)  # one byte: a search for two takes a hundred times as long
+    for _ in range(_MAX_FLOATS):
+        if position < 0:
+            return True
+        if data[position + 1 : position + 2] in _NON_FINITE:
+            break
+        position = data.find(_FLOAT, position + 1)
+    return _has_only_finite(value)
+
+
+def _has_only_finite(value: JSON) -> bool:
+    """Look at all members. Containers of only other scalars cost little."""
     containers: list[Any] = [(value,)]
     while containers:
         items = containers.pop()

@@ -19,7 +19,7 @@ from .parts import Extra
 from .pointer import Object
 from .value import Value
 
-ToolKind: TypeAlias = Literal["function", "freeform", "builtin", "search"]
+ToolKind: TypeAlias = Literal["function", "freeform", "builtin", "search", "typed"]
 Effect: TypeAlias = Literal["pure", "read", "idempotent", "write"]
 ChoiceMode: TypeAlias = Literal["auto", "required", "none", "tool", "allowed", "validated"]
 
@@ -37,7 +37,8 @@ class Tool(Value, frozen=True):
     `strict` and `deferred` have three values; unset differs from false. `input_schema` None means that none was
     declared, which is equivalent to a tool without parameters. A `builtin` is the provider's own tool; its declaration
     is in `extra` under the wire that supports it. A `search` is a function of the caller that finds deferred tools (see
-    `search_tool`).
+    `search_tool`). A `typed` tool is a function of the caller whose form a provider defines, such as `bash` of Anthropic;
+    its declaration is in `extra`, too.
     """
 
     name: str

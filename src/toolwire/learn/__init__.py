@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .bfcl.judgement import CheckResult as CheckResult
     from .bfcl.judgement import EvaluatedAnswer as EvaluatedAnswer
     from .bfcl.judgement import check_calls as check_calls
+    from .bfcl.judgement import check_conversation as check_conversation
     from .call_quality import CallQuality as CallQuality
     from .chat_rendering import TrainingRow as TrainingRow
     from .chat_rendering import TrainingSegment as TrainingSegment
@@ -46,8 +47,18 @@ if TYPE_CHECKING:
     from .language_model import find_model as find_model
     from .language_model import open_model as open_model
     from .run_folder import run_shards as run_shards
+    from .submit.prices import CostEstimate as CostEstimate
+    from .submit.service import TuningJob as TuningJob
+    from .submit.service_api import RefusedTrainingFile as RefusedTrainingFile
+    from .submit.services import open_tuning_service as open_tuning_service
+    from .submit.submission import CostExceeded as CostExceeded
+    from .submit.submission import CostQuestion as CostQuestion
+    from .submit.submission import Submission as Submission
+    from .submit.submission import SubmitReport as SubmitReport
+    from .submit.submission import SubmitSettings as SubmitSettings
+    from .submit.submission import TuningJobFailed as TuningJobFailed
+    from .submit.submission import UnknownCreation as UnknownCreation
     from .toolformer.candidates import propose_insertion_points as propose_insertion_points
-    from .toolformer.candidates import sample_calls as sample_calls
     from .toolformer.corpus import AugmentedText as AugmentedText
     from .toolformer.corpus import CorpusText as CorpusText
     from .toolformer.corpus import InlineCall as InlineCall
@@ -70,6 +81,7 @@ if TYPE_CHECKING:
     from .toolformer.mining_tool import qa_tool as qa_tool
     from .toolformer.mining_tool import search_tool as search_tool
     from .toolformer.mining_tool import translate_tool as translate_tool
+    from .toolformer.sampling import sample_calls as sample_calls
     from .toolken.decoding import ToolkenCall as ToolkenCall
     from .toolken.decoding import ToolkenOutput as ToolkenOutput
     from .toolken.decoding import generate_with_toolkens as generate_with_toolkens
@@ -101,7 +113,7 @@ else:
             "bfcl.answers": "ClientAnswers LocalAnswers",
             "bfcl.entries": "BFCL_CATEGORIES BFCLEntry read_bfcl",
             "bfcl.evaluation": "AnswerSource BFCLReport CategoryScore evaluate_bfcl select_entries",
-            "bfcl.judgement": "BFCLAnswer CheckResult EvaluatedAnswer check_calls",
+            "bfcl.judgement": "BFCLAnswer CheckResult EvaluatedAnswer check_calls check_conversation",
             "call_quality": "CallQuality",
             "chat_rendering": "TrainingRow TrainingSegment encode_segments render_segments text_segments",
             "example_export": "ExampleExport ExportReport ExportSettings LossCount SpecifiedExample add_specifications",
@@ -112,7 +124,14 @@ else:
             "gguf_files": "write_gguf",
             "language_model": "LanguageModel find_model open_model",
             "run_folder": "run_shards",
-            "toolformer.candidates": "propose_insertion_points sample_calls",
+            "submit.prices": "CostEstimate",
+            "submit.service": "TuningJob",
+            "submit.service_api": "RefusedTrainingFile",
+            "submit.services": "open_tuning_service",
+            "submit.submission": (
+                "CostExceeded CostQuestion Submission SubmitReport SubmitSettings TuningJobFailed UnknownCreation"
+            ),
+            "toolformer.candidates": "propose_insertion_points",
             "toolformer.corpus": "AugmentedText CorpusText InlineCall corpus_rows format_call read_texts",
             "toolformer.filters": "CallLosses is_kept loss_reduction_filter weighted_nll",
             "toolformer.inference": "TextWithCall generate_with_calls",
@@ -120,6 +139,7 @@ else:
             "toolformer.mining_tool": (
                 "MiningTool calculator_tool calendar_tool convert_tool qa_tool search_tool translate_tool"
             ),
+            "toolformer.sampling": "sample_calls",
             "toolken.decoding": "ToolkenCall ToolkenOutput generate_with_toolkens",
             "toolken.demonstrations": (
                 "Demonstration MarkedCall demonstration_of_query demonstrations_of_examples demonstrations_of_mined "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -16,6 +16,9 @@ from ..text.engine.format import Format
 from .chat_rendering import render_prompt
 from .examples import Example
 from .language_model import LanguageModel, generate_tokens
+
+if TYPE_CHECKING:
+    from ..mask import Mask, MaskState
 
 
 class CallQuestion(Value, frozen=True):
@@ -130,9 +133,22 @@ def mask_calls(model: LanguageModel, form: Format, max_tokens: int) -> Callable[
                     question.tools, tokenizer, form, ToolChoice("required"), parallel=False, may_reason=False
                 )
             chosen.append(masks[key])
-        return MaskProcessor(chosen, prompt_length, max_tokens=max_tokens)
+        return MaskProcessor(start_masks(chosen, max_tokens), prompt_length)
 
     return make_processor
+
+
+def start_masks(masks: Sequence[Mask], max_tokens: int) -> list[MaskState]:
+    """Start an output of each mask; without a limit if the mask refuses it, so that the answer counts as truncated."""
+    from ..mask import TokenLimitError
+
+    states = []
+    for mask in masks:
+        try:
+            states.append(mask.start(max_tokens))
+        except TokenLimitError:
+            states.append(mask.start())
+    return states
 
 
 def judge_answer(question: CallQuestion, text: str, form: Format, *, is_finished: bool = True) -> CallAnswer:

@@ -34,7 +34,7 @@ _LAYER_NAMES = {
     "ffn_down": "mlp.down_proj",
 }
 _NAMES = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
-_PERMUTED = {"attn_q": "num_attention_heads", "attn_k": "num_key_value_heads"}
+PERMUTED = {"attn_q": "num_attention_heads", "attn_k": "num_key_value_heads"}
 _SPECIAL = {"bos_token": "bos", "eos_token": "eos", "unk_token": "unknown", "pad_token": "padding"}
 _NORMAL, _CONTROL, _USER_DEFINED, _UNUSED = 1, 3, 4, 5  # llama.cpp's types of tokens
 _HALF_MAXIMUM = 65504.0  # the largest finite value of IEEE 754 half precision; beyond it a weight would become infinite
@@ -204,10 +204,10 @@ def _convert_tensors(source: Path, tensors: Any, settings: Object) -> Iterator[t
     values = {}
     for tensor in tensors:
         name = _convert_name(source, tensor.name)
-        heads = settings.get(_PERMUTED.get(tensor.name.split(".")[-2], ""))
+        heads = settings.get(PERMUTED.get(tensor.name.split(".")[-2], ""))
         try:
             value = dequantize(tensor.data, tensor.tensor_type)
-            values[name] = _permute(value, heads, inverse=True) if heads else value
+            values[name] = permute_rows(value, heads, inverse=True) if heads else value
         except (ValueError, NotImplementedError) as error:
             raise ConfigError(f"{source}: cannot read the tensor {name}: {error}") from None
     half = all(np.abs(value).max(initial=0) <= _HALF_MAXIMUM for value in values.values())
@@ -228,7 +228,7 @@ def _convert_name(source: Path, name: str) -> str:
     )
 
 
-def _permute(value: Any, heads: int, *, inverse: bool) -> Any:
+def permute_rows(value: Any, heads: int, *, inverse: bool) -> Any:
     """Reorder the rows of a query or key projection: halves (Hugging Face) to neighbours (llama.cpp), or the inverse."""
     middle = (-1, 2) if inverse else (2, -1)
     return value.reshape(heads, *middle, *value.shape[1:]).swapaxes(1, 2).reshape(value.shape)
@@ -372,17 +372,17 @@ def _write_tensor(writer: Any, name: str, value: Any, config: Any, matrices: str
     """Write a tensor under its GGUF name, permuted if llama.cpp expects that; vectors stay f32."""
     import gguf
 
-    plain = _gguf_name(name)
+    plain = gguf_name(name)
     kind = plain.split(".")[-2]
-    if kind in _PERMUTED:
-        value = _permute(value, getattr(config, _PERMUTED[kind]), inverse=False)
+    if kind in PERMUTED:
+        value = permute_rows(value, getattr(config, PERMUTED[kind]), inverse=False)
     format_ = gguf.GGMLQuantizationType[("f32" if value.ndim == 1 else matrices).upper()]
     if format_ is gguf.GGMLQuantizationType.Q8_0 and value.shape[-1] % 32:
         format_ = gguf.GGMLQuantizationType.F16  # blocks have 32 values
     writer.add_tensor(plain, gguf.quantize(value, format_), raw_dtype=format_)
 
 
-def _gguf_name(name: str) -> str:
+def gguf_name(name: str) -> str:
     """Return llama.cpp's name of a tensor. Raise ConfigError if a plain Llama does not have it."""
     inner = name.removesuffix(".weight")
     for ours, theirs in _NAMES.items():

@@ -82,14 +82,17 @@ def _cache_folder() -> Path:
 class LanguageModel:
     """A model of transformers and its tokenizer, with the few operations that training and mining need."""
 
-    def __init__(self, network: Any, tokenizer: Any, path: Path | None = None) -> None:
+    def __init__(self, network: Any, tokenizer: Any, path: Path | None = None, name: str = "") -> None:
         self.network = network
         """The `PreTrainedModel`."""
         self.tokenizer = tokenizer
         """The `PreTrainedTokenizerFast`."""
         self.path = path
         """The folder that it was read from, or None for a model built in memory."""
+        self.name = name
+        """The name or absolute path that opens it again; empty for a model built in memory."""
         self._logit_scale: tuple[float, float | None] | None = None  # factor and cap, found by the first use
+        self._caches_all_tokens: bool | None = None  # found by the first use
 
     @property
     def device(self) -> torch.device:
@@ -120,6 +123,23 @@ class LanguageModel:
         """Return the text of `tokens`, special tokens included."""
         text: str = self.tokenizer.decode(list(tokens), skip_special_tokens=False, clean_up_tokenization_spaces=False)
         return text
+
+    @property
+    def caches_all_tokens(self) -> bool:
+        """Return True if each layer caches the keys and values of all tokens, so that an attention mask selects them.
+
+        A recurrent layer has one state for all tokens, and a sliding window drops the first ones.
+        """
+        import torch
+        from transformers.cache_utils import DynamicLayer
+
+        if self._caches_all_tokens is None:
+            with torch.inference_mode():
+                tokens = torch.tensor([[self.end_token]], device=self.device)
+                states = self.network.get_decoder()(input_ids=tokens, use_cache=True)
+            cache = getattr(states, "past_key_values", None)
+            self._caches_all_tokens = cache is not None and all(type(layer) is DynamicLayer for layer in cache.layers)
+        return self._caches_all_tokens
 
     def hidden_states(self, tokens: torch.Tensor, attention: torch.Tensor | None = None) -> torch.Tensor:
         """Return the last hidden states (batch, length, d), which the output layer turns into logits."""
@@ -196,6 +216,17 @@ def _scale(logits: torch.Tensor, factor: float, cap: float | None) -> torch.Tens
     return logits if cap is None else (logits / cap).tanh() * cap
 
 
+# without an explicit False, transformers asks on the terminal whether it may run the code of the folder
+_LOCAL_OPTIONS = {"local_files_only": True, "trust_remote_code": False}
+
+
+def open_tokenizer(folder: Path) -> Any:
+    """Read the tokenizer in the folder of a model. Raises the errors of transformers."""
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(folder, **_LOCAL_OPTIONS)
+
+
 def open_model(path: str | Path, *, device: str = "cpu", dtype: str = "float32") -> LanguageModel:
     """Read a model from a folder in the layout of Hugging Face (`config.json`, safetensors, `tokenizer.json`).
 
@@ -203,22 +234,21 @@ def open_model(path: str | Path, *, device: str = "cpu", dtype: str = "float32")
     `ConfigError` if it cannot be read, and `MissingExtra` without torch and transformers.
     """
     require_installed("a model", "torch", "transformers")
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoModelForCausalLM
 
     folder = find_model(path)
     if not (folder / "config.json").is_file():
         raise ConfigError(f"{folder} is not the folder of a model: it has no config.json")
     weights, place = _find_dtype(dtype), _find_device(device)
-    # without an explicit False, transformers asks on the terminal whether it may run the code of the folder
-    options = {"local_files_only": True, "trust_remote_code": False}
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, **options)
-        network = AutoModelForCausalLM.from_pretrained(folder, dtype=weights, use_safetensors=True, **options)
+        tokenizer = open_tokenizer(folder)
+        network = AutoModelForCausalLM.from_pretrained(folder, dtype=weights, use_safetensors=True, **_LOCAL_OPTIONS)
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         raise ConfigError(f"cannot read the model in {folder}: {error}") from error
     if tokenizer.eos_token_id is None:
         raise ConfigError(f"the tokenizer in {folder} has no eos_token", hint="set it in tokenizer_config.json")
-    return LanguageModel(network.to(place).eval(), tokenizer, folder)
+    name = str(Path(path).resolve()) if Path(path).exists() else str(path)
+    return LanguageModel(network.to(place).eval(), tokenizer, folder, name)
 
 
 def _find_dtype(name: str) -> torch.dtype:

@@ -1,29 +1,26 @@
 """The frame of a training, mining or evaluation run: required libraries, its folder, and its shards.
 
-The folder has a manifest of the inputs, and results that survive a restart. Several machines share the shards of a run:
-each shard is claimed with a lease in a store.
+The folder has a manifest of the inputs, and results that survive a restart. The shards of a run are computed by an
+executor, on one machine or many.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import secrets
-import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 
 from .._extras import install_command
-from ..ir.errors import ConfigError, MissingExtra, StoreError
+from ..ir.errors import ConfigError, MissingExtra
 from ..ir.pointer import Object
-from ..run.values.records import DAY, Claim, Record, Store
+from ..net.executors import open_results
+from ..run.executor import Executor, map_items
 
 # Check that the libraries of the extra `learn` are installed, before work begins that needs them.
 
@@ -80,6 +77,14 @@ class RunFolder:
         write_atomically(file, msgspec.json.format(msgspec.json.encode(manifest)))
         return cls(folder, manifest, is_new=True)
 
+    @classmethod
+    def open(cls, path: str | Path) -> RunFolder:
+        """Open the folder of a run, without its settings. Raise ConfigError if it contains none."""
+        folder = Path(path)
+        if not (folder / _MANIFEST).is_file():
+            raise ConfigError(f"{folder} contains no run", hint="give the folder of an earlier command")
+        return cls(folder, _read_object(folder / _MANIFEST))
+
     @contextmanager
     def preparing(self) -> Iterator[None]:
         """Remove the manifest of a new run if its preparation fails, so that the corrected command can use the folder."""
@@ -89,6 +94,25 @@ class RunFolder:
             if self._is_new and [one.name for one in self.path.iterdir()] == [_MANIFEST]:
                 (self.path / _MANIFEST).unlink()
             raise
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Let no other process work in the folder during the block. Raise ConfigError if one does.
+
+        The lock ends with its process. It has no effect without fcntl, as on Windows.
+        """
+        try:
+            import fcntl
+        except ImportError:
+            yield
+            return
+        with (self.path / _MANIFEST).open("r+b") as file:  # NFS locks only files that are open for writing
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                hint = "wait for it, or stop it with Ctrl-C"
+                raise ConfigError(f"another command works in {self.path}", hint=hint) from None
+            yield
 
     def has(self, name: str) -> bool:
         """Return whether the result `name` is complete."""
@@ -140,12 +164,23 @@ def hash_file(path: Path) -> str:
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Replace a file in one step."""
-    part = path.with_name(path.name + ".part")
-    with part.open("wb") as file:
+    with replacing(path) as file:
         file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """Write a file in this block, and replace `path` by it at the end, in one step. An error leaves `path` as it was."""
+    part = path.with_name(path.name + ".part")
+    try:
+        with part.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
 
 
 def _decode(place: object, content: bytes) -> Any:
@@ -175,15 +210,7 @@ def _require_equal(folder: Path, before: Object, now: Object) -> None:
                 )
 
 
-# Divide work into shards that several machines share: each shard is claimed with a lease in a store.
-#
-# A worker renews its lease while it works. If it is killed, the lease expires and another worker claims the shard.
-# The fencing token of the claim rejects the result of a worker that lost its lease, so every shard has exactly one
-# result.
-
-
-_KEPT = 30 * DAY  # seconds that a store keeps the results
-_POLL = 0.5  # seconds between two attempts to claim a shard of another worker
+# Divide work into shards with stored results.
 
 
 def job_key(settings: Any, inputs: Sequence[str]) -> str:
@@ -192,93 +219,39 @@ def job_key(settings: Any, inputs: Sequence[str]) -> str:
     return hashlib.sha256(described).hexdigest()[:32]
 
 
+def shard_name(job: str, number: int, fingerprint: str) -> str:
+    """Return the name of a shard's result. Other inputs have another name, so they never get this result."""
+    digest = hashlib.sha256(msgspec.json.encode([job, number, fingerprint])).hexdigest()
+    return f"{number:06}-{digest[:32]}.json"
+
+
 def run_shards(
-    store: Store,
+    results: str | Path,
     job: str,
     shards: Sequence[str],
     work: Callable[[int], Any],
     *,
-    lease: float = 60.0,
+    executor: Executor | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[Any]:
-    """Compute each shard once, together with the other workers of the store, and return all results in order.
+    """Compute each shard once with `map_items`, and return all results in order.
 
-    `shards` are fingerprints of the inputs of each shard. `work` gets the number of a shard and returns a JSON value.
-    The function returns after every shard is done, also the shards of other workers. Raise ConfigError if `lease` is
-    not positive.
+    `results` is a folder, or a URL such as `s3://bucket/run`. `shards` are fingerprints of the inputs of each shard.
+    `work` gets the number of a shard and returns a JSON value. A repeated call computes missing shards only.
     """
-    if not lease > 0:
-        raise ConfigError(f"lease must be positive, got {lease}", hint="give it in seconds")
-    results: dict[int, Any] = {}
-    if progress is not None:
-        progress(0, len(shards))
-    while len(results) < len(shards):
-        before = len(results)
-        for number, fingerprint in enumerate(shards):
-            if number in results:
-                continue
-            record = _claim(store, job, number, fingerprint, lease)
-            if record.state == "running" and record.token:
-                if not _work_on(store, record, partial(work, number), lease):
-                    continue  # another worker holds the shard, or has taken it over
-                stored = store.get(record.key)
-                record = stored if stored is not None else record
-            if record.state == "done":
-                results[number] = msgspec.json.decode(record.result or "null")
-                if progress is not None:
-                    progress(len(results), len(shards))
-        if len(results) == before:
-            time.sleep(min(_POLL, lease / 4))
-    return [results[number] for number in range(len(shards))]
+    names = [shard_name(job, number, fingerprint) for number, fingerprint in enumerate(shards)]
+    stored = open_results(results)
+    found = map_items(
+        _JSONWork(work), range(len(shards)), executor=executor, results=stored, names=names, progress=progress
+    )
+    return [msgspec.json.decode(content) for content in found]
 
 
-def _claim(store: Store, job: str, number: int, fingerprint: str, lease: float) -> Record:
-    """Claim a shard.
+class _JSONWork:
+    """Encodes the results of a function. A class, because a local function cannot be sent to another process."""
 
-    The record of a shard that another worker holds comes back without its token. Raises `ConfigError` if the store has
-    the shard with other inputs.
-    """
-    token = secrets.token_hex(16)
-    claim = Claim(f"learn:{job}:{number}", "toolwire learn", fingerprint, token, lease, _KEPT, reclaim=True)
-    record = store.claim(claim)
-    if record.fingerprint != fingerprint:
-        raise ConfigError(f"shard {number} of the store has other inputs", hint="use another store or another folder")
-    if record.state == "running" and record.token != token:
-        return msgspec.structs.replace(record, token="")
-    return record
+    def __init__(self, work: Callable[[int], Any]) -> None:
+        self._work = work
 
-
-def _work_on(store: Store, record: Record, work: Callable[[], Any], lease: float) -> bool:
-    """Do the work of a claimed shard and store its result; False if the claim was lost meanwhile.
-
-    A claim whose work failed is released, so that another worker can try.
-    """
-    try:
-        with _renewed(store, record, lease):
-            result = msgspec.json.encode(work()).decode()
-    except BaseException:
-        store.release(record.key, record.token)
-        raise
-    return store.complete(record.key, record.token, result, _KEPT)
-
-
-@contextmanager
-def _renewed(store: Store, record: Record, lease: float) -> Iterator[None]:
-    """Renew the lease of a record from another thread while the block runs."""
-    ended = threading.Event()
-
-    def renew() -> None:
-        while not ended.wait(lease / 3):
-            try:
-                if not store.renew(record.key, record.token, lease):
-                    return  # lost: `complete` rejects the result
-            except StoreError:
-                continue  # the next attempt may reach the store before the lease ends
-
-    thread = threading.Thread(target=renew, name="toolwire-lease", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
+    def __call__(self, number: int) -> bytes:
+        return msgspec.json.encode(self._work(number))

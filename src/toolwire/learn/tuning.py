@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
@@ -21,6 +22,7 @@ import msgspec
 
 from ..ir.errors import ConfigError, ProtocolError
 from ..ir.value import Value
+from ..run.executor import Executor, map_items
 from ..stream.strict import parse, parse_object
 from ..text import get
 from ..text.engine.format import Format
@@ -29,7 +31,7 @@ from .chat_rendering import TrainingRow, encode_segments, render_segments, start
 from .example_files import MAX_ROW, RejectedExample, read_examples
 from .examples import Example
 from .gguf_files import write_gguf
-from .language_model import LanguageModel, find_model, open_model, weight_files
+from .language_model import LanguageModel, find_model, open_model, open_tokenizer, weight_files
 from .run_folder import RunFolder, reading, require_installed
 from .toolformer.corpus import AugmentedText, result_spans
 from .training import TrainSettings, TrainStep, add_adapter, mean_loss, merge_adapter, save_model, train
@@ -72,13 +74,54 @@ def split_held_out(items: Sequence[_SplitItem], share: float, seed: int) -> tupl
 
 
 def build_rows(
-    items: Sequence[TrainingItem], tokenizer: Any, form: Format, *, max_length: int, mask_results: bool = False
+    items: Sequence[TrainingItem],
+    tokenizer: Any,
+    form: Format,
+    *,
+    max_length: int,
+    mask_results: bool = False,
+    executor: Executor | None = None,
+    reopen: Callable[[], Any] | None = None,
 ) -> tuple[list[TrainingRow], Counter[str]]:
     """Return the rows of the items, and the reasons for items without a row with their counts.
 
     A row longer than `max_length` is left out, not truncated: the model would learn to stop early. `mask_results`
-    leaves the results of inline calls out of the loss.
+    leaves the results of inline calls out of the loss. The workers of `executor` open the tokenizer with `reopen`.
     """
+    if executor is None:
+        return _build_rows(items, tokenizer, form, max_length, mask_results=mask_results)
+    if reopen is None:
+        raise ConfigError("rows of workers need `reopen`")
+    work = _RowBuilder(reopen, form.name, max_length, mask_results)
+    groups = [items[start : start + _GROUP] for start in range(0, len(items), _GROUP)]
+    rows: list[TrainingRow] = []
+    skipped: Counter[str] = Counter()
+    for found in map_items(work, groups, executor=executor):
+        part, reasons = msgspec.msgpack.decode(found, type=tuple[list[TrainingRow], dict[str, int]])
+        rows += part
+        skipped.update(reasons)
+    return rows, skipped
+
+
+class _RowBuilder:
+    """Builds the rows of a group of items. Each process opens the tokenizer once."""
+
+    def __init__(self, reopen: Callable[[], Any], form: str, max_length: int, mask_results: bool) -> None:
+        self._reopen = reopen
+        self._form = form
+        self._max_length = max_length
+        self._mask_results = mask_results
+        self._tokenizer: Any = None
+
+    def __call__(self, items: Sequence[TrainingItem]) -> bytes:
+        self._tokenizer = self._tokenizer or self._reopen()
+        found = _build_rows(items, self._tokenizer, get(self._form), self._max_length, mask_results=self._mask_results)
+        return msgspec.msgpack.encode(found)
+
+
+def _build_rows(
+    items: Sequence[TrainingItem], tokenizer: Any, form: Format, max_length: int, *, mask_results: bool
+) -> tuple[list[TrainingRow], Counter[str]]:
     rows: list[TrainingRow] = []
     skipped: Counter[str] = Counter()
     for item in items:
@@ -129,6 +172,7 @@ def _read_texts(file: Path) -> list[AugmentedText]:
     return items
 
 
+_GROUP = 256  # items of a worker at a time: about a second of rendering and tokenizing
 _RESULT = "result.json"
 
 
@@ -149,7 +193,7 @@ class TuneSettings(Value, frozen=True):
     """Answer the prompts a second time, with a mask that allows only calls."""
     mask_results: bool = False
     gguf: str | None = None
-    """The format of the matrices in `model.gguf`, or None for no such file."""
+    """The format of the matrices in `model.gguf`, or None for no such file. `adapter.gguf` has the adapter alone."""
 
 
 class Measurement(Value, frozen=True):
@@ -188,12 +232,13 @@ def tune(
     minutes: float | None = None,
     on_step: Callable[[TrainStep], None] | None = None,
     on_answers: Callable[[int, int], None] | None = None,
+    executor: Executor | None = None,
 ) -> TuneReport:
     """Train, measure before and after, merge and write the model.
 
     `minutes` limits the training in this call. `test_file` has the held-out examples; without it, a share of the
     examples of `file` is held out. A finished run in `folder` is only read. `on_answers` receives the number of answers
-    so far, and of all, while the model is measured. Raises `ConfigError` for invalid settings or data, and
+    so far, and of all, while the model is measured. `executor` prepares the rows. Raises `ConfigError` for invalid settings or data, and
     `MissingExtra`.
     """
     require_installed("fine-tuning", "torch", "transformers")
@@ -211,7 +256,13 @@ def tune(
         data, held = _read_data(file, test_file, settings)
         model = open_model(base, device=device)
         rows, skipped = build_rows(
-            data, model.tokenizer, form, max_length=settings.max_length, mask_results=settings.mask_results
+            data,
+            model.tokenizer,
+            form,
+            max_length=settings.max_length,
+            mask_results=settings.mask_results,
+            executor=executor,
+            reopen=partial(open_tokenizer, base),
         )
         _require_rows(rows, skipped)
     scorer = _Scorer(model, form, settings, held, on_answers)
@@ -336,4 +387,8 @@ def _finish(
     if settings.gguf is not None:
         gguf = str(run.path / "model.gguf")
         write_gguf(target, Path(gguf), matrices=settings.gguf)
+        if adapter is not None:
+            from .gguf_adapter import write_adapter
+
+            write_adapter(run.path / "adapter", model.network.config, run.path / "adapter.gguf")
     return msgspec.structs.replace(report, after=after, model_folder=str(target), gguf=gguf)

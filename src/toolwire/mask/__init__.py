@@ -14,6 +14,7 @@ from .._lazy import lazy_exports
 TYPE_CHECKING = False  # as in `typing`, without the import
 
 if TYPE_CHECKING:
+    from .growth import TokenLimitError as TokenLimitError
     from .masks import BatchMask as BatchMask
     from .masks import GrammarMask as GrammarMask
     from .masks import JSONSchemaMask as JSONSchemaMask
@@ -28,6 +29,7 @@ else:
     __getattr__, __dir__, __all__ = lazy_exports(
         __name__,
         {
+            "growth": "TokenLimitError",
             "masks": "BatchMask GrammarMask JSONSchemaMask Mask RegexMask",
             "processor": "MaskProcessor",
             "state": "MaskState UnfinishedOutput",

@@ -1,7 +1,6 @@
 """Masks: a schema, a grammar or a regular expression, compiled once for a tokenizer.
 
-The growth of a mask is an estimate: the most that a token can lengthen the shortest end of an output, by the largest value that
-it may begin. `BatchMask` computes the masks of many outputs at once, on the engine's threads, without the interpreter lock.
+`BatchMask` computes the masks of many outputs at once, on the engine's threads, without the interpreter lock.
 """
 
 from __future__ import annotations
@@ -16,105 +15,17 @@ from numpy.typing import NDArray
 
 from ..ir.errors import ConfigError, SchemaError
 from ..ir.pointer import JSON, Object
-from ..ir.text import dumps
 from ..schema.decoding.converter import DecodingSchema, decoding_schema
 from ..schema.decoding.limits import DecodingLimits, Residual
-from ..schema.validation.patterns import match_cost
 from .closing import ClosingPlan
+from .closing_search import START_STATES
+from .growth import Growth, TokenLimitError, pattern_growth
+from .schema_growth import estimate_growth
 from .state import MaskState
 from .tokenizer import MaskTokenizer
 
-_LEAST = 6  # tokens: quotes, a colon and a brace may be needed after any token
-_MOST = 200  # tokens; a larger step would make every check due at once, and close answers long before their limit
-_FORMAT = 40  # bytes of a formatted string; a date-time with its time zone has 35, a UUID 36
-_MAX_DEPTH = 12  # levels of required objects; deeper ones add little to the largest value, up to _MOST
-_MAX_VISITS = 4_000  # subschemas; the estimate must stay cheaper than the grammar itself
-_SUBWORD_VOCABULARY = 2_000  # byte and character vocabularies are smaller; their tokens are one byte each
-
-
-def largest_step(schema: Object, tokenizer: MaskTokenizer) -> tuple[int, frozenset[bytes]]:
-    """Return the most tokens by which one token may lengthen the end, and the names of required properties.
-
-    The number is estimated from constants, keys and minimum lengths.
-    """
-    estimate = _Estimate(schema.get("$defs", {}))
-    estimate.measure(schema, 0)
-    per_token = 2 if tokenizer.vocabulary_size > _SUBWORD_VOCABULARY else 1
-    return max(_LEAST, min(estimate.largest // per_token, _MOST)), frozenset(estimate.required)
-
-
-class _Estimate:
-    """Estimates the smallest values of subschemas in bytes.
-
-    `largest` is the largest of these estimates so far, and `required` contains the names of required properties.
-    """
-
-    __slots__ = ("_defs", "_left", "_open", "largest", "required")
-
-    def __init__(self, definitions: Object) -> None:
-        self._defs = definitions
-        self._left = _MAX_VISITS
-        self._open: set[str] = set()
-        self.largest = 0
-        self.required: set[bytes] = set()
-
-    def measure(self, schema: JSON, depth: int) -> int:
-        """Return the bytes of a smallest value, and remember the largest one."""
-        self._left -= 1
-        if type(schema) is not dict or depth > _MAX_DEPTH or self._left < 0:
-            return 2
-        size = self._measure(schema, depth)
-        self.largest = max(self.largest, size)
-        return size
-
-    def _measure(self, schema: Object, depth: int) -> int:
-        """Return the largest estimate of any keyword; a reference inside its own target counts nothing."""
-        sizes = [self._constant_size(schema), self._string_size(schema)]
-        sizes += [self.measure(branch, depth + 1) for key in ("anyOf", "allOf") for branch in schema.get(key, ())]
-        ref = schema.get("$ref")
-        if ref is not None and ref not in self._open:
-            self._open.add(ref)
-            sizes.append(self.measure(self._defs.get(ref.rpartition("/")[2]), depth + 1))
-            self._open.discard(ref)
-        sizes.append(self._object_size(schema, depth))
-        # a separator (", ") has two bytes, and so have brackets and the smallest undeclared item
-        prefix = [self.measure(item, depth + 1) + 2 for item in schema.get("prefixItems", ())]
-        other = self.measure(schema["items"], depth + 1) + 2 if "items" in schema else 4
-        sizes.append(
-            2 + sum(prefix[: schema.get("minItems", 0)]) + other * max(schema.get("minItems", 0) - len(prefix), 0)
-        )
-        return max(sizes)
-
-    def _constant_size(self, schema: Object) -> int:
-        values = [schema["const"]] if "const" in schema else schema.get("enum", ())
-        return max((len(dumps(value)) for value in values[:_MAX_VISITS]), default=2)
-
-    def _string_size(self, schema: Object) -> int:
-        length: int = schema.get("minLength", 0)
-        pattern = min(match_cost(schema["pattern"]), 4 * _MOST) if "pattern" in schema else 0
-        return 2 + length + pattern + (_FORMAT if "format" in schema else 0)
-
-    def _object_size(self, schema: Object, depth: int) -> int:
-        """Return the size with all required properties, and collect their names.
-
-        The longest optional property is only remembered in `largest`: once begun, it must be completed.
-        """
-        needed, optional = 2, 0  # two braces
-        required = schema.get("required", ())
-        for name, subschema in schema.get("properties", {}).items():
-            size = len(name) + 6 + self.measure(subschema, depth + 1)  # 6: quotes, ": " and ", "
-            if name in required:
-                needed += size
-                self.required.add(name.encode("utf-8", "replace"))
-            else:
-                optional = max(optional, size)
-        self.largest = max(self.largest, optional)
-        return needed
-
-
 MaskEngine: TypeAlias = Literal["llguidance", "xgrammar"]
 _MAX_GRAMMAR = 4_000_000  # characters; the engine compiles in native code, which no time limit can stop
-_DEFAULT_STEP = 24  # tokens, for a grammar without a schema from which it could be estimated
 # Without \u, every key has one spelling. With it, the engine would accept an escaped form of a declared key as an
 # undeclared one, and so a value that the schema of the key forbids.
 _JSON_OPTIONS: Object = {
@@ -138,22 +49,46 @@ class Mask:
     def __init__(self, matcher: Any, tokenizer: MaskTokenizer) -> None:
         self._matcher = matcher
         self.tokenizer = tokenizer
+        self._shortest: list[int] | None = None  # the tokens of a shortest output, found by the first limited one
+        self._growth: Growth | None = None  # computed by the first limited output
 
     def start(self, max_tokens: int | None = None) -> MaskState:
-        """Begin an output; with `max_tokens` it is completed within this number of tokens if that is possible.
+        """Begin an output; with `max_tokens` it is completed within this number of tokens.
 
-        Raise ConfigError for a limit below 1.
+        Raise TokenLimitError if no output is that short, with the smallest limit that is accepted, or if the mask cannot
+        promise to keep any limit.
         """
         if max_tokens is None:
             return MaskState(self._matcher.deep_copy(), self.tokenizer)
         if type(max_tokens) is not int or max_tokens < 1:
             raise ConfigError(f"max_tokens must be a positive integer, got {max_tokens!r}")
-        plan = ClosingPlan(self.tokenizer, max_tokens, *self._growth())
-        return MaskState(self._matcher.deep_copy(), self.tokenizer, plan)
+        return MaskState(self._matcher.deep_copy(), self.tokenizer, self._plan(max_tokens))
 
-    def _growth(self) -> tuple[int, frozenset[bytes]]:
-        """Return the tokens by which one token can lengthen the shortest end, and names to prefer on the way to it."""
-        return _DEFAULT_STEP, frozenset()
+    def _plan(self, max_tokens: int) -> ClosingPlan:
+        """Return the plan of one output. Raise TokenLimitError if the shortest output that was found exceeds the limit."""
+        if self._growth is None:
+            self._growth = self._estimate_growth()
+        plan = self._new_plan(max_tokens, self._growth)
+        if self._shortest is None:
+            self._shortest = plan.find(self._matcher, START_STATES)
+            if self._shortest is not None and len(self._shortest) > self._growth.total:  # the search is not exact
+                self._growth = self._growth._replace(total=len(self._shortest))
+                plan = self._new_plan(max_tokens, self._growth)
+        if self._shortest is None:
+            raise TokenLimitError("no short output of this mask was found", hint="start without max_tokens")
+        least = max(len(self._shortest), 1)
+        if least > max_tokens:
+            message = f"an output needs at least {least} tokens, got max_tokens={max_tokens}"
+            raise TokenLimitError(message, least=least, hint=f"pass max_tokens={least} or more")
+        plan.follow(self._shortest)
+        return plan
+
+    def _new_plan(self, max_tokens: int, growth: Growth) -> ClosingPlan:
+        return ClosingPlan(self.tokenizer, max_tokens, growth)
+
+    def _estimate_growth(self) -> Growth:
+        """Bound the ends of outputs. Raise TokenLimitError if no bound is known."""
+        raise NotImplementedError
 
 
 class JSONSchemaMask(Mask):
@@ -174,7 +109,6 @@ class JSONSchemaMask(Mask):
     ) -> None:
         """Convert and compile the schema; ConfigError for an unknown engine, SchemaError if the engine refuses it."""
         decoded = decoding_schema(schema, limits=limits)
-        self._estimate: tuple[int, frozenset[bytes]] | None = None
         if engine == "xgrammar":
             from .xgrammar_matcher import compile_xgrammar
 
@@ -195,20 +129,30 @@ class JSONSchemaMask(Mask):
         self.decoded = decoded
         """The schema that the engine enforces."""
 
-    def _growth(self) -> tuple[int, frozenset[bytes]]:
-        if self._estimate is None:
-            self._estimate = largest_step(self.decoded.schema, self.tokenizer)
-        return self._estimate
+    def _estimate_growth(self) -> Growth:
+        return estimate_growth([self.decoded.schema], self.tokenizer)
 
 
 class GrammarMask(Mask):
-    """A mask of a Lark grammar in llguidance's dialect, whose start rule is `start`."""
+    """A mask of a Lark grammar in llguidance's dialect, whose start rule is `start`.
 
-    def __init__(self, lark: str, tokenizer: MaskTokenizer, *, residual: tuple[Residual, ...] = ()) -> None:
+    `growth` is the most tokens that one token can require: with `start: "a" | "b" /c{30}/`, the token `b` requires 30
+    others. `start` accepts a limit only with it, because it is not known from the grammar.
+    """
+
+    def __init__(
+        self, lark: str, tokenizer: MaskTokenizer, *, growth: int | None = None, residual: tuple[Residual, ...] = ()
+    ) -> None:
         _check_text(lark, "grammar")
         grammar = llguidance.LLMatcher.grammar_from_lark(lark)
         super().__init__(compile_matcher(grammar, tokenizer, "grammar"), tokenizer)
         self.residual = residual
+        self._declared_growth = growth
+
+    def _estimate_growth(self) -> Growth:
+        if self._declared_growth is None:
+            raise TokenLimitError("the growth of this grammar is not known", hint="pass growth, or no max_tokens")
+        return Growth(self._declared_growth, self._declared_growth)
 
 
 class RegexMask(Mask):
@@ -218,6 +162,10 @@ class RegexMask(Mask):
         _check_text(pattern, "pattern")
         grammar = llguidance.LLMatcher.grammar_from_regex(pattern)
         super().__init__(compile_matcher(grammar, tokenizer, "pattern"), tokenizer)
+        self._pattern = pattern
+
+    def _estimate_growth(self) -> Growth:
+        return pattern_growth(self._pattern)
 
 
 def _check_text(text: object, kind: str) -> None:

@@ -54,7 +54,7 @@ class MaskProcessor(LogitsProcessor):
         if batch is None or len(batch.states) != input_ids.shape[0]:
             raise ConfigError(f"the batch has {input_ids.shape[0]} rows, but there are {len(self.states)} masks")
         self._follow(batch, input_ids)
-        return _apply(torch.from_numpy(batch.allowed().view("int32")), scores)
+        return apply_mask(torch.from_numpy(batch.allowed().view("int32")), scores)
 
     def accept_rest(self, output_ids: Any) -> None:
         """Accept the tokens after the last step: the token that ended generation is never passed to a processor."""
@@ -75,7 +75,7 @@ class MaskProcessor(LogitsProcessor):
             self._last = tokens
 
 
-def _apply(bits: Any, scores: Any) -> Any:
+def apply_mask(bits: Any, scores: Any) -> Any:
     """Set the scores of all tokens that are not allowed to minus infinity."""
     bits = bits.to(scores.device)
     shifts = torch.arange(32, dtype=torch.int32, device=scores.device)

@@ -31,24 +31,27 @@ _NUMBER_END = frozenset(b"0123456789eE+-")
 class NumberLimits:
     """The end of one output, and the tokens that would lengthen a number at this end too much."""
 
-    __slots__ = ("_tail", "_tokenizer")
+    __slots__ = ("_texts", "_tokenizer", "tail")
 
     def __init__(self, tokenizer: MaskTokenizer) -> None:
         self._tokenizer = tokenizer
-        self._tail = b""
+        self._texts = tokenizer.token_bytes
+        self.tail = b""
+        """The end of the output from the token on with which a number may have begun; empty if there is none."""
 
     def advance(self, token: int) -> None:
-        self._tail = (self._tail + self._tokenizer.token_bytes[token])[-_MAX_DIGITS:]
+        text = self._texts[token]
+        self.tail = (self.tail + text)[-_MAX_DIGITS:] if text and text[-1] in _NUMBER_END else b""
 
     def restrict(self, row: NDArray[Any]) -> None:
         """Remove the tokens from a mask that would make a number too long.
 
         A mask inside a string stays as it is, and none becomes empty. `row` has one bit per token.
         """
-        if not self._tail or self._tail[-1] not in _NUMBER_END:
+        if not self.tail:
             return
-        run = len(self._tail) - len(self._tail.rstrip(b"0123456789"))
-        exponent = _EXPONENT(self._tail[-_EXPONENT_END:])
+        run = len(self.tail) - len(self.tail.rstrip(b"0123456789"))
+        exponent = _EXPONENT(self.tail[-_EXPONENT_END:])
         if not run and not exponent:
             return
         digits = _digit_tokens(self._tokenizer)
@@ -145,16 +148,22 @@ class MaskState:
 
     def fill(self, row: NDArray[Any]) -> None:
         """Write the mask of the next token into `row`."""
-        if (self._plan is None and not self._ended) or not self.fill_forced(row):
-            matcher = self._matcher
-            matcher.unsafe_compute_mask_ptr(row.ctypes.data, row.nbytes)  # only the end token once it has stopped
-            if matcher.is_error():
-                self.check()
-            self._numbers.restrict(row)
+        plan = self._plan
+        # this runs for every token: calls that are rarely needed cost more than the comparisons before them
+        if (self._ended or (plan is not None and plan.left <= plan.due_at)) and self.fill_forced(row):
+            return
+        matcher = self._matcher
+        matcher.unsafe_compute_mask_ptr(row.ctypes.data, row.nbytes)  # only the end token once it has stopped
+        if matcher.is_error():
+            self.check()
+        if self._numbers.tail or (plan is not None and plan.is_text):
+            self.restrict(row)
 
     def restrict(self, row: NDArray[Any]) -> None:
-        """Remove tokens from a mask of the engine that would continue a number beyond its limits, for batches."""
+        """Remove tokens from a mask of the engine: digits beyond the limits of a number, members beyond the token limit."""
         self._numbers.restrict(row)
+        if self._plan is not None:
+            self._plan.restrict(row)
 
     def fill_forced(self, row: NDArray[Any]) -> bool:
         """Write the mask and return True if the engine is not needed: the output is finished, or its end is enforced.
@@ -167,8 +176,8 @@ class MaskState:
         elif self._plan is None:
             return False
         else:
-            self.check()
             choices = self._plan.choices(self._matcher)
+            self.check()  # the search may have exceeded a limit of the engine, whose states the copies share
             if choices == [self._tokenizer.end_token]:
                 text = self._plan.text_matcher(self.tokens)
                 if text is not None:
@@ -180,6 +189,7 @@ class MaskState:
         bits = row.view(np.uint32)
         for token in choices:
             bits[token >> 5] |= np.uint32(1 << (token & 31))
+        self._numbers.restrict(row)
         return True
 
     def check(self) -> None:

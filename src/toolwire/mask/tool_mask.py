@@ -14,13 +14,18 @@ import llguidance
 
 from ..ir.errors import SchemaError
 from ..ir.parts import ToolCall
-from ..ir.pointer import JSON
-from ..ir.text import dumps
+from ..ir.pointer import JSON, Object
 from ..ir.tools import Tool, ToolChoice
+from ..schema.composition import arguments_schema
+from ..schema.decoding.converter import decoding_schema
 from ..text import Format, get
-from .closing import ClosingPlan, ClosingSearch
+from ..text.engine.grammar import CALL_LIMITS
+from ..text.engine.style import JsonArguments
+from .closing import ClosingPlan
+from .closing_search import ClosingSearch
+from .growth import Growth
 from .masks import GrammarMask
-from .state import MaskState
+from .schema_growth import MEMBER, estimate_growth
 from .tokenizer import MaskTokenizer
 
 _MOST_CLOSERS = 3  # continuations per state; the search tries each of them, the shortest first
@@ -40,12 +45,12 @@ class ToolClosingPlan(ClosingPlan):
         self,
         tokenizer: MaskTokenizer,
         max_tokens: int,
-        step: int,
+        growth: Growth,
         *,
         closers: tuple[list[int], ...] = (),
         without_calls: Callable[[], Any] | None = None,
     ) -> None:
-        super().__init__(tokenizer, max_tokens, step)
+        super().__init__(tokenizer, max_tokens, growth)
         self._closers = closers
         self._without_calls = without_calls
         self._text_step = min(_CHARACTER_REST, max_tokens // 4)
@@ -61,11 +66,11 @@ class ToolClosingPlan(ClosingPlan):
         self._without_calls = None
         if matcher is None or (tokens and matcher.try_consume_tokens(tokens) != len(tokens)):
             return None
-        self._step, self._forced, self._check_at = self._text_step, False, self._left
+        self._growth, self._is_known = Growth(self._text_step, self._text_step), False
         return matcher
 
-    def _find(self, matcher: Any, budget: int) -> list[int] | None:
-        search = _TagSearch(self._tokenizer, self._preferred, budget)
+    def find(self, matcher: Any, budget: int) -> list[int] | None:
+        search = _TagSearch(self._tokenizer, self._growth.required, budget, self._path, self._growth.examples)
         search.closers = self._closers
         found = search.shortest(matcher)
         return search.first(matcher) if found is None else found
@@ -109,10 +114,8 @@ class _TagSearch(ClosingSearch):
 _AUTO = ToolChoice("auto")
 _END = -1  # the engine adds the end token by itself
 _NONE = ToolChoice("none")
-_LEAST_STEP = 8  # tokens beyond the longest call without optional values: marks of the format
-_MOST_KEYS = 200  # keys or constants that are looked at; the estimate must stay cheap for generated schemas
-_MOST_LENGTH = 400  # characters of a required minimum; beyond it no answer's limit would suffice
-_MOST_DEPTH = 8  # levels and items; the size of the example grows as their product
+_MARKS = 8  # tokens around a call beside its own, such as marks of the turn
+_MOST_KEYS = 200  # keys that may be closed; generated schemas have any number
 
 
 class ToolMask(GrammarMask):
@@ -162,26 +165,22 @@ class ToolMask(GrammarMask):
             self.grammar = derive(choice, cautious=True)
             super().__init__(self.grammar.lark, tokenizer, residual=self.grammar.residual)
         self.triggers = self.grammar.triggers
-        keys = sorted({key for tool in offered for key in _keys(tool.input_schema)})
-        self._closers = self._encode_all(self.grammar.closers(keys))
-        self._step = max(map(self._call_length, offered), default=0) + _LEAST_STEP
+        self._keys = sorted({key for tool in offered for key in _keys(tool.input_schema)})
+        self._closers = self._encode_all(self.grammar.closers(self._keys))
+        self._offered = [tool for tool in offered if tool.kind != "builtin"]
+        self._is_one_call = choice.forces_call and parallel is False and len(self._offered) == 1
         may_be_text = choice.mode != "none" and self._matcher.is_accepting()
         self._derive_text = partial(derive, _NONE, cautious=True) if may_be_text else None
         self._text: Any = None
 
-    def start(self, max_tokens: int | None = None) -> MaskState:
-        """Begin an output; with `max_tokens` it is completed within this number of tokens if that is possible."""
-        state = super().start(max_tokens)
-        if max_tokens is None:
-            return state
-        plan = ToolClosingPlan(
+    def _new_plan(self, max_tokens: int, growth: Growth) -> ToolClosingPlan:
+        return ToolClosingPlan(
             self.tokenizer,
             max_tokens,
-            self._step,
+            growth,
             closers=self._closers,
             without_calls=self._without_calls if self._derive_text else None,
         )
-        return MaskState(state.matcher, self.tokenizer, plan)
 
     def _without_calls(self) -> Any:
         """Return a matcher of text without calls; None if the engine refuses its grammar."""
@@ -190,17 +189,25 @@ class ToolMask(GrammarMask):
             self._text = llguidance.LLMatcher(self.tokenizer.engine, grammar, log_level=0)
         return None if self._text is None or self._text.is_error() else self._text.deep_copy()
 
-    def _call_length(self, tool: Tool) -> int:
-        """Return the number of tokens of a call with the required arguments and the longest optional argument."""
-        schema = tool.input_schema if isinstance(tool.input_schema, dict) else {}
-        arguments = _smallest_value({"type": "object", **schema}, 0)
-        declared = schema.get("properties")
-        named = declared if isinstance(declared, dict) else {}
-        others = {key: _smallest_value(inner, 1) for key, inner in named.items() if key not in arguments}
-        if others:
-            longest = max(others, key=lambda key: len(key) + len(dumps(others[key])))
-            arguments[longest] = others[longest]
-        call = ToolCall(id="a1b2c3d4e", name=tool.name, arguments=arguments)
+    def _estimate_growth(self) -> Growth:
+        """Bound the ends of calls: the arguments of the largest tool, and the text of the format around them.
+
+        A token may begin a whole call, by its trigger or by the first letter of its name, unless one call of one tool is
+        required. A text between tags may close its tag, so it has no smaller bound than other tokens.
+        """
+        schemas = [decoding_schema(arguments_schema(tool), limits=CALL_LIMITS).schema for tool in self._offered]
+        around = max((self._call_length(tool.name) for tool in self._offered), default=0)
+        around += max(map(len, self._closers), default=0) + _MARKS
+        separators = MEMBER
+        if not isinstance(self.format.calls.template().arguments, JsonArguments):
+            key = max(self._keys, key=len, default="")
+            separators += self._call_length("f", {key: ""}) - self._call_length("f")
+        found = estimate_growth(schemas, self.tokenizer, around=around, separators=separators)
+        step = found.step if self._is_one_call else max(found.step, found.total)
+        return found._replace(step=step, text_step=step)
+
+    def _call_length(self, name: str, arguments: Object | None = None) -> int:
+        call = ToolCall(id="a1b2c3d4e", name=name, arguments=arguments or {})
         return len(self.tokenizer.encode(self.format.calls.write([call])))
 
     def _encode_all(self, texts: Iterable[str]) -> tuple[list[int], ...]:
@@ -231,24 +238,3 @@ def _keys(schema: JSON) -> list[str]:
         elif isinstance(node, list):
             pending += node
     return list(found)
-
-
-def _smallest_value(schema: JSON, depth: int) -> Any:
-    """Return a value about as long as the shortest one, with required properties only; constants are the longest."""
-    if not isinstance(schema, dict) or depth > _MOST_DEPTH:
-        return ""
-    constants = [schema["const"]] if "const" in schema else schema.get("enum")
-    if isinstance(constants, list) and constants:
-        return max(constants[:_MOST_KEYS], key=lambda value: len(dumps(value)))
-    named, required = schema.get("properties"), schema.get("required")
-    if isinstance(named, dict) or schema.get("type") == "object":
-        names = [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
-        parts = named if isinstance(named, dict) else {}
-        return {name: _smallest_value(parts.get(name), depth + 1) for name in names[:_MOST_KEYS]}
-    if schema.get("type") == "array":
-        return [_smallest_value(schema.get("items"), depth + 1)] * _at_most(schema.get("minItems"), _MOST_DEPTH)
-    return "x" * _at_most(schema.get("minLength"), _MOST_LENGTH)
-
-
-def _at_most(value: JSON, limit: int) -> int:
-    return min(max(value, 0), limit) if type(value) is int else 0

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from .agent.checkpoints import deny_call as deny_call
     from .agent.checkpoints import supply_result as supply_result
     from .agent.conversation import AgentConversation as AgentConversation
+    from .agent.findings import merge_findings as merge_findings
     from .agent.loop import StreamItem as StreamItem
+    from .executors import ProcessPool as ProcessPool
+    from .executors import open_results as open_results
     from .http.client import HttpTransport as HttpTransport
     from .http.transport import StreamedBody as StreamedBody
     from .model.client import ModelClient as ModelClient
@@ -39,7 +42,9 @@ else:
             "agent.auxiliary": "Auxiliary",
             "agent.checkpoints": "approve_call deny_call supply_result",
             "agent.conversation": "AgentConversation",
+            "agent.findings": "merge_findings",
             "agent.loop": "StreamItem",
+            "executors": "ProcessPool open_results",
             "http.client": "HttpTransport",
             "http.transport": "StreamedBody",
             "model.client": "ModelClient",

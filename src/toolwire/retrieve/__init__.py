@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from .qdrant_index import QdrantIndex as QdrantIndex
     from .ranking import Reranker as Reranker
     from .ranking import SearchHit as SearchHit
+    from .reranker import TokenReranker as TokenReranker
+    from .reranker import open_reranker as open_reranker
     from .retriever import IndexRetriever as IndexRetriever
     from .section_file import IndexFileError as IndexFileError
     from .section_file import IndexInfo as IndexInfo
@@ -46,6 +48,7 @@ else:
             "postgres_index": "PostgresIndex",
             "qdrant_index": "QdrantIndex",
             "ranking": "Reranker SearchHit",
+            "reranker": "TokenReranker open_reranker",
             "retriever": "IndexRetriever",
             "section_file": "IndexFileError IndexInfo is_index_file",
             "vectors": "Encoder",

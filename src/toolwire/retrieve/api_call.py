@@ -35,14 +35,17 @@ from ..ir.request import Message, Params, Request
 from ..ir.terminal import neutralise_line
 from ..ir.text import dumps
 from ..ir.tools import Tool
+from ..run.tools.refusal import NOTHING, ranked
 from .documents import clean_text
 from .spec_tool import spec_name
 
 if TYPE_CHECKING:
+    from ..ir.response import Response
     from ..net.model.interface import Model
     from .ranking import SearchHit
 
 MAX_TOKENS = 256  # one call with its arguments; an answer that is cut counts as unfinished and is not read
+_ENTRIES = 4  # entries that are searched for each API that is offered; see `group_entries`. Not measured
 _MAX_SPEC = 1_500  # characters of one specification in the prompt; three of them fit into a context of 4,096 tokens
 _MAX_ANSWER = 20_000  # characters; many times MAX_TOKENS, for callers of `read_call` with answers of their own
 _SYSTEM = (
@@ -74,14 +77,32 @@ def call(
     return run_blocking(call_async(query, k, index=index, model=model, max_tokens=max_tokens))
 
 
+def group_entries(tools: Sequence[Tool], k: int) -> tuple[list[Tool], list[int]]:
+    """Return the first `k` APIs of a search, and the number of entries of each that were found.
+
+    Entries of one API have the same name and parameters. A catalogue may have a popular API many times, for several
+    tasks. Of other entries with the same name the first is kept, because a call has only the name.
+    """
+    named: dict[str, Tool] = {}
+    counts: dict[str, int] = {}
+    for tool in tools:
+        first = named.setdefault(spec_name(tool.name), tool)
+        if first.input_schema == tool.input_schema:
+            counts[first.name] = counts.get(first.name, 0) + 1
+    kept = list(named.values())[:k]
+    return kept, [counts[tool.name] for tool in kept]
+
+
 async def call_async(
     query: str, k: int = 3, *, index: SearchableIndex, model: Model | str, max_tokens: int = MAX_TOKENS
 ) -> ToolCall | None:
     """Like `call`, for asynchronous programs; None if no tool is found. Raises as `read_call` does."""
-    hits = await asyncio.to_thread(index.search, query, k)  # it may have to encode the query
-    tools = [hit.tool for hit in hits]
+    hits = await asyncio.to_thread(index.search, query, k * _ENTRIES)  # it may have to encode the query
+    tools, counts = group_entries([hit.tool for hit in hits], k)
     if not tools:
         return None
+    if _is_local(model):
+        return await _call_local(query, tools, counts, model, max_tokens)
     request = Request(
         messages=(
             Message("system", (Text(_SYSTEM),)),
@@ -89,14 +110,44 @@ async def call_async(
         ),
         params=Params(max_tokens=max_tokens, temperature=0.0),
     )
-    if isinstance(model, str):
-        from ..net.model.client import ModelClient
-
-        async with ModelClient(model) as client:
-            response = await client.ask(request)
-    else:
-        response = await model.ask(request)
+    response = await _ask(model, request)
     return read_call(response.text, tools, finished=response.stop is None or response.stop.reason != "length")
+
+
+def _is_local(model: Model | str) -> bool:
+    """Return True for a model in this process, by its name or a client of it."""
+    if isinstance(model, str):
+        return model.startswith("local/")
+    endpoint = getattr(model, "endpoint", None)
+    return endpoint is not None and endpoint.vendor.name == "local"
+
+
+async def _ask(model: Model | str, request: Request) -> Response:
+    if not isinstance(model, str):
+        return await model.ask(request)
+    from ..net.model.client import ModelClient
+
+    async with ModelClient(model) as client:
+        return await client.ask(request)
+
+
+async def _call_local(
+    query: str, tools: Sequence[Tool], counts: Sequence[int], model: Model | str, max_tokens: int
+) -> ToolCall | None:
+    """Let the model in this process choose: it is trained to call declared functions, not to write this prompt's form."""
+    request = Request(
+        messages=(Message("user", (Text(query),)),),
+        tools=(*tools, NOTHING),
+        parallel=False,
+        params=Params(max_tokens=max_tokens, temperature=0.0),
+        extra=ranked(counts),
+    )
+    response = await _ask(model, request)
+    call = next(iter(response.calls), None)
+    if call is None or call.state != "complete":
+        raise ProtocolError("the answer has no complete call", hint="raise max_tokens")
+    tool = next((tool for tool in tools if tool.name == call.name), None)
+    return None if tool is None else _repair(tool, call)
 
 
 def make_prompt(query: str, tools: Sequence[Tool]) -> str:
@@ -150,7 +201,6 @@ def read_call(answer: str, tools: Sequence[Tool], *, finished: bool = True) -> T
     Raises `ProtocolError` for an answer without a complete call of these tools, and `InvalidArguments` for arguments
     that cannot be repaired.
     """
-    from ..schema.repair.arguments import repair_arguments
     from ..text.engine.format import Format
     from ..text.styles.code_calls import PythonicCalls
 
@@ -168,12 +218,18 @@ def read_call(answer: str, tools: Sequence[Tool], *, finished: bool = True) -> T
     parsed = next(iter(written.parse(f"{_CALL_MARK} {text}", offered, finished=finished).calls), None)
     if parsed is None or parsed.state != "complete" or parsed.name not in named:
         raise ProtocolError(f"the call cannot be read: {neutralise_line(text[:200])}")
-    tool = named[parsed.name]
-    repaired = repair_arguments(parsed.arguments, tool.input_schema or {"type": "object"})
+    return _repair(named[parsed.name], parsed)
+
+
+def _repair(tool: Tool, call: ToolCall) -> ToolCall:
+    """Return the call with repaired arguments; raise InvalidArguments if they cannot be."""
+    from ..schema.repair.arguments import repair_arguments
+
+    repaired = repair_arguments(call.arguments, tool.input_schema or {"type": "object"})
     if repaired.arguments is None:
         problems = "; ".join(f"{problem.path}: {problem.message}" for problem in repaired.problems)
         raise InvalidArguments(f"the arguments of {tool.name} do not match its schema: {problems}")
-    return ToolCall(parsed.id, tool.name, repaired.arguments)
+    return ToolCall(call.id, tool.name, repaired.arguments)
 
 
 def _find_call_text(answer: str, names: Iterable[str]) -> str | None:

@@ -7,17 +7,21 @@ bootstrap_difference(ours, baseline, seed=1)                # mean difference pe
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
-from typing import Literal, NamedTuple, TypeAlias
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal, NamedTuple, TypeAlias
 
+import msgspec
 import numpy as np
 
 from ..ir.errors import ConfigError
 from ..ir.tools import Tool
 from ..ir.value import Value
-from .index import ToolIndex
+from ..run.executor import Executor, map_items
+from .index import MAX_QUERY, ToolIndex
 from .ranking import split_query
-from .vectors import Encoder, ProgressCallback, Vectors
+from .vectors import ProgressCallback, Vectors
 from .word_index import Floats
 
 _DRAWS = 1_000_000  # numbers that are drawn at once: bounds the memory
@@ -104,6 +108,7 @@ Key: TypeAlias = tuple[str, str, str]
 MEASURES = ("R@1", "R@5", "R@10", "NDCG@10")
 _FUSED = 1_000  # tools of each part that are fused
 _RANK_OFFSET = 60  # of reciprocal rank fusion
+_GROUP = 64  # queries of an item: some 0.1 s of work, far more than sending them to a worker takes
 _DEEPEST = 10  # ranks of NDCG@10, the measure of the published benchmarks
 
 
@@ -145,62 +150,116 @@ def missing_gold(index: ToolIndex, queries: Iterable[LabelledQuery]) -> list[str
 
 
 def compare_methods(
-    index: ToolIndex, queries: Sequence[LabelledQuery], progress: ProgressCallback | None = None
+    index: ToolIndex,
+    queries: Sequence[LabelledQuery],
+    progress: ProgressCallback | None = None,
+    *,
+    executor: Executor | None = None,
 ) -> MethodComparison:
     """Run every query with every method; an index without vectors has one method.
 
-    `progress` counts the texts that are encoded, then the queries that are searched. The index's encoder is replaced
-    meanwhile, to encode all queries at once. Raises `ConfigError` without queries.
+    `progress` counts the texts that are encoded, then the queries that are searched. All queries are encoded at once
+    here; the workers of `executor` search copies of the index, with equal results. Raises `ConfigError` without
+    queries.
     """
     if not queries:
         raise ConfigError("there are no queries to evaluate")
-    encoder = index.encoder
-    if encoder is None:
-        return _measure(index, queries, progress)
-    texts = [text for labelled in queries for text in split_query(labelled.query)]
-    index.encoder = _QueryEncoder(encoder, texts, progress)
-    try:
-        return _measure(index, queries, progress)
-    finally:
-        index.encoder = encoder
+    vectors = None
+    if index.encoder is not None:
+        texts = dict.fromkeys(text for labelled in queries for text in _query_texts(labelled.query))
+        vectors = dict(zip(texts, index.encoder.encode(list(texts), progress), strict=True))
+    items = [_QueryGroup(queries[start : start + _GROUP], vectors) for start in range(0, len(queries), _GROUP)]
 
+    def count_queries(done: int, _: int) -> None:
+        if progress is not None:
+            progress(min(done * _GROUP, len(queries)), len(queries))
 
-def _measure(index: ToolIndex, queries: Sequence[LabelledQuery], progress: ProgressCallback | None) -> MethodComparison:
-    """Rank each query with every method, and return recall and NDCG per query."""
-    parts = _RankingMethods(index)
     values: dict[Method, dict[str, list[float]]] = {}
-    for number, labelled in enumerate(queries, 1):
-        for method, ranked in parts.rank(labelled.query).items():
+    for found in map_items(_QueryMeasurer(index), items, executor=executor, progress=count_queries):
+        for method, measured in msgspec.json.decode(found, type=dict[Method, dict[str, list[float]]]).items():
+            known = values.setdefault(method, {measure: [] for measure in MEASURES})
+            for measure, numbers in measured.items():
+                known[measure] += numbers
+    return MethodComparison(tuple(query.group for query in queries), values)
+
+
+def _query_texts(query: str) -> list[str]:
+    """Return the texts of a query that are encoded: `search` uses the beginning of a long one."""
+    return list(dict.fromkeys([*split_query(query), *split_query(query[:MAX_QUERY])]))
+
+
+class _QueryGroup:
+    """Queries that are measured together, and the vectors of their texts; None without an encoder."""
+
+    def __init__(self, queries: Sequence[LabelledQuery], vectors: Mapping[str, Vectors] | None) -> None:
+        self.queries = queries
+        texts = [text for labelled in queries for text in _query_texts(labelled.query)]
+        self.vectors = None if vectors is None else {text: vectors[text] for text in texts}
+
+
+class _QueryMeasurer:
+    """Measures groups of queries. Another process gets the index as a file, with the name of its encoder only."""
+
+    def __init__(self, index: ToolIndex) -> None:
+        self._index = index
+        self._methods: _RankingMethods | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the saved index. An index that was opened without its encoder is copied without vectors."""
+        index = self._index
+        if index.encoder is None:
+            index = ToolIndex(reranker=self._index.reranker)
+            for indexed in self._index:
+                index.add([indexed.tool], server=indexed.server, tags=indexed.tags)
+        with TemporaryDirectory(prefix="toolwire-") as folder:
+            index.save(Path(folder, "tools.index"))
+            content = Path(folder, "tools.index").read_bytes()
+        encoder = None if index.encoder is None else (index.encoder.name, index.encoder.dimensions)
+        return {"content": content, "encoder": encoder, "reranker": index.reranker}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        encoder = None if state["encoder"] is None else _QueryEncoder(*state["encoder"])
+        with TemporaryDirectory(prefix="toolwire-", ignore_cleanup_errors=True) as folder:  # Windows keeps mapped files
+            path = Path(folder, "tools.index")
+            path.write_bytes(state["content"])
+            self._index = ToolIndex.load(path, encoder=encoder)
+        self._index.reranker = state["reranker"]
+        self._methods = None
+
+    def __call__(self, group: _QueryGroup) -> bytes:
+        """Rank each query with every method, and return recall and NDCG per query."""
+        methods = self._methods = self._methods or _RankingMethods(self._index)
+        encoder = self._index.encoder
+        if encoder is not None and group.vectors is not None:
+            self._index.encoder = _QueryEncoder(encoder.name, encoder.dimensions, group.vectors)
+        try:
+            return msgspec.json.encode(_measure(methods, group.queries))
+        finally:
+            self._index.encoder = encoder
+
+
+def _measure(methods: _RankingMethods, queries: Sequence[LabelledQuery]) -> dict[Method, dict[str, list[float]]]:
+    values: dict[Method, dict[str, list[float]]] = {}
+    for labelled in queries:
+        for method, ranked in methods.rank(labelled.query).items():
             names = _label(ranked, frozenset(labelled.gold))
             measured = values.setdefault(method, {measure: [] for measure in MEASURES})
             for k in (1, 5, 10):
                 measured[f"R@{k}"].append(recall(names, labelled.gold, k))
             measured["NDCG@10"].append(ndcg(names, labelled.gold, _DEEPEST))
-        if progress is not None:
-            progress(number, len(queries))
-    return MethodComparison(tuple(query.group for query in queries), values)
+    return values
 
 
 class _QueryEncoder:
-    """An encoder with the vectors of known texts, so that each is encoded once for all methods, in large batches."""
+    """An encoder with the vectors of known texts: each is encoded once for all methods, in large batches."""
 
-    def __init__(self, encoder: Encoder, texts: Sequence[str], progress: ProgressCallback | None) -> None:
-        self._encoder = encoder
-        self._rows = {text: row for row, text in enumerate(dict.fromkeys(texts))}
-        self._vectors = encoder.encode(list(self._rows), progress)
-
-    @property
-    def name(self) -> str:
-        return self._encoder.name
-
-    @property
-    def dimensions(self) -> int:
-        return self._encoder.dimensions
+    def __init__(self, name: str, dimensions: int, vectors: Mapping[str, Vectors] | None = None) -> None:
+        self.name = name
+        self.dimensions = dimensions
+        self._vectors = vectors or {}
 
     def encode(self, texts: Sequence[str], progress: ProgressCallback | None = None) -> Vectors:
-        rows = [self._rows.get(text) for text in texts]
-        known = [row for row in rows if row is not None]
-        return self._vectors[known] if len(known) == len(rows) else self._encoder.encode(texts, progress)
+        return np.stack([self._vectors[text] for text in texts])
 
 
 class _RankingMethods:

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
     from .retriever import IndexRetriever
 
-_MAX_QUERY = 8_000  # characters; the encoder reads the first 128 tokens, words are counted up to 200
+MAX_QUERY = 8_000  # characters; the encoder reads the first 128 tokens, words are counted up to 200
 
 
 class IndexChange(Value, frozen=True):
@@ -195,7 +195,7 @@ class ToolIndex:
         check_search(query, k)
         self._refresh_if_due()
         given = make_filter(effects, servers, tags, allow)
-        query = query[:_MAX_QUERY]
+        query = query[:MAX_QUERY]
         if not query.strip():
             return []
         encoder = self.encoder

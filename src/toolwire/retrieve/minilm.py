@@ -10,7 +10,7 @@ that were written for tools outside of the test corpora (bench/retriever/README.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from hashlib import sha256
 from importlib.util import find_spec
@@ -84,6 +84,7 @@ class MiniLm:
                 f"cannot read the encoder in {folder}: {error}",
                 hint=install_command("retrieve", weights=_WHEEL),
             ) from None
+        self._files = (folder, adapter)
         self._weights: WeightArrays = weights
         self._layers = int(config["num_hidden_layers"])
         self._heads = int(config["num_attention_heads"])
@@ -91,32 +92,55 @@ class MiniLm:
         self._tokenizer.enable_truncation(_MAX_TOKENS)
         self._tokenizer.no_padding()
 
+    def __reduce__(self) -> tuple[type[MiniLm], tuple[Path, Path | None]]:
+        """Copy the names of the files, from which another process opens the encoder, instead of 90 MB of weights."""
+        return MiniLm, self._files
+
     def encode(self, texts: Sequence[str], progress: ProgressCallback | None = None) -> Vectors:
         """Return one vector of length 1 per text.
 
         Long texts are cut after 128 tokens. Texts of similar length are batched, which saves padding.
         """
-        valid = [text[:_MAX_TEXT].encode("utf-8", "replace").decode() for text in texts]  # without lone surrogates
-        tokens = [encoding.ids for encoding in self._tokenizer.encode_batch(valid)]
         vectors = np.empty((len(texts), self.dimensions), np.float32)
-        order = sorted(range(len(texts)), key=lambda number: len(tokens[number]))
+        done = 0
+        for batch, hidden, mask in self._run(self._tokenize(texts)):
+            pooled = np.einsum("bth,bt->bh", hidden, mask)  # the sum suffices, because the length is normalised
+            vectors[batch] = pooled / np.maximum(np.linalg.norm(pooled, axis=1, keepdims=True), _EPSILON)
+            done += len(batch)
+            if progress is not None:
+                progress(done, len(texts))
+        return vectors
+
+    def encode_tokens(self, texts: Sequence[str], most: int = _MAX_TOKENS) -> list[Vectors]:
+        """Return the hidden states of each text, one row per token; their mean has the direction of its vector.
+
+        Texts are cut after `most` tokens. The first and the last row are those of the marks of begin and end.
+        """
+        tokens = [ids if len(ids) <= most else [*ids[: most - 1], ids[-1]] for ids in self._tokenize(texts)]
+        states: list[Vectors] = [np.empty((0, self.dimensions), np.float32)] * len(texts)
+        for batch, hidden, _ in self._run(tokens):
+            for number, rows in zip(batch, hidden, strict=True):
+                states[number] = rows[: len(tokens[number])]
+        return states
+
+    def _tokenize(self, texts: Sequence[str]) -> list[list[int]]:
+        valid = [text[:_MAX_TEXT].encode("utf-8", "replace").decode() for text in texts]  # without lone surrogates
+        return [encoding.ids for encoding in self._tokenizer.encode_batch(valid)]
+
+    def _run(self, tokens: Sequence[Sequence[int]]) -> Iterator[tuple[list[int], Vectors, Vectors]]:
+        """Yield batches of texts of similar length: their numbers, their hidden states, and a mask without padding."""
+        order = sorted(range(len(tokens)), key=lambda number: len(tokens[number]))
         start = 0
         while start < len(order):
             stop = start + 1
             while stop < len(order) and (stop + 1 - start) * len(tokens[order[stop]]) <= _BATCH_TOKENS:
                 stop += 1
             batch = order[start:stop]
-            vectors[batch] = self._encode_batch([tokens[number] for number in batch])
+            yield batch, *self._run_batch([tokens[number] for number in batch])
             start = stop
-            if progress is not None:
-                progress(stop, len(order))
-        return vectors
 
-    def _encode_batch(self, tokens: Sequence[Sequence[int]]) -> Vectors:
-        """Return unit vectors: the mean of a text's hidden states, without padding.
-
-        The sum suffices, because the length is normalised afterwards.
-        """
+    def _run_batch(self, tokens: Sequence[Sequence[int]]) -> tuple[Vectors, Vectors]:
+        """Return the hidden states, padded to the longest text, and a mask that is 1 for tokens."""
         longest = max(map(len, tokens))
         ids = np.zeros((len(tokens), longest), np.int64)
         mask = np.zeros((len(tokens), longest), np.float32)
@@ -127,9 +151,7 @@ class MiniLm:
         bias = (mask[:, None, None, :] - 1) * 1e9  # padding gets no attention
         for layer in range(self._layers):
             hidden = self._run_layer(hidden, bias, f"encoder.layer.{layer}.")
-        pooled = np.einsum("bth,bt->bh", hidden, mask)
-        vectors: Vectors = pooled / np.maximum(np.linalg.norm(pooled, axis=1, keepdims=True), _EPSILON)
-        return vectors
+        return hidden, mask
 
     def _embed(self, ids: NDArray[np.int64]) -> Vectors:
         words = self._weights["embeddings.word_embeddings.weight"][ids]

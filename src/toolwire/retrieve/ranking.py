@@ -245,14 +245,14 @@ def _find_spellings(query: str) -> dict[str, str]:
     return spellings
 
 
-RERANK_COUNT = 30  # a cross-encoder reads each of them with the query; ten times the usual k
+RERANK_COUNT = 20  # a cross-encoder reads each of them with the query; several times the usual k
 """The best tools, which a reranker orders."""
 
 
 class Reranker(Protocol):
-    """Returns one score per tool for a query; a higher score is better. It may be called from several threads."""
+    """Returns one score per hit of a query; a higher score is better. It may be called from several threads."""
 
-    def score(self, query: str, tools: Sequence[Tool], /) -> Sequence[float]: ...
+    def score(self, query: str, hits: Sequence[SearchHit], /) -> Sequence[float]: ...
 
 
 def rerank_hits(reranker: Reranker, query: str, hits: Sequence[SearchHit]) -> list[SearchHit]:
@@ -262,7 +262,7 @@ def rerank_hits(reranker: Reranker, query: str, hits: Sequence[SearchHit]) -> li
     """
     if not hits:
         return []
-    scores = [float(score) for score in reranker.score(query, [hit.tool for hit in hits])]
+    scores = [float(score) for score in reranker.score(query, hits)]
     if len(scores) != len(hits) or not all(map(math.isfinite, scores)):
         raise ConfigError(
             f"the reranker returned {len(scores)} scores for {len(hits)} tools, or a score that is not a number",

@@ -38,6 +38,11 @@ if TYPE_CHECKING:
     from .calls.steps import Approve as Approve
     from .calls.steps import Approved as Approved
     from .calls.steps import Denied as Denied
+    from .executor import Executor as Executor
+    from .executor import FailedItem as FailedItem
+    from .executor import InProcess as InProcess
+    from .executor import WorkFailed as WorkFailed
+    from .executor import map_items as map_items
     from .session.compaction import Compaction as Compaction
     from .session.compaction import CompactionPlan as CompactionPlan
     from .session.compaction import plan_compaction as plan_compaction
@@ -88,6 +93,7 @@ else:
             "calls.plan": "CallPlan plan_of",
             "calls.policy": "Policy allow at_most deny hosts only_effects path_jail",
             "calls.steps": "Approve Approved Denied",
+            "executor": "Executor FailedItem InProcess WorkFailed map_items",
             "session.compaction": "Compaction CompactionPlan plan_compaction",
             "session.events": "RunEvent decode_events fold_events",
             "session.history": "dump_messages load_messages",

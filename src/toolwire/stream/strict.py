@@ -297,6 +297,7 @@ def parse_arguments(raw: str) -> tuple[Object | None, Literal["complete", "trunc
 
     Empty text and `null` are the empty object: models call a tool without parameters this way.
     """
+    data: bytes | str = raw
     try:
         data = raw.encode()
         if len(data) < _SHORT and _EXPONENT(data) is None:  # then `parse` has no other check
@@ -304,15 +305,10 @@ def parse_arguments(raw: str) -> tuple[Object | None, Literal["complete", "trunc
             return ({} if value is None else value, "complete") if type(value) in _ARGUMENTS else (None, "invalid")
     except ValueError:
         pass  # empty, with a byte order mark, or invalid
-    return _parse_any_arguments(raw)
-
-
-def _parse_any_arguments(raw: str) -> tuple[Object | None, Literal["complete", "truncated", "invalid"]]:
-    """Like `parse_arguments`, for text of any length and content."""
     if not raw or raw.isspace():
         return {}, "complete"
     try:
-        value = parse(raw)
+        value = parse(data)
     except ProtocolError as error:
         return None, "truncated" if _STOPS_EARLY in error.message else "invalid"
     return ({} if value is None else value, "complete") if type(value) in _ARGUMENTS else (None, "invalid")

@@ -186,6 +186,8 @@ class Upstream:
                 head = asyncio.ensure_future(reader.readuntil(_HEAD_END))
                 answering = asyncio.ensure_future(self._answer(path, headers, body, writer))
                 await asyncio.wait({head, answering}, return_when=asyncio.FIRST_COMPLETED)
+                if head.done() and head.exception() is None:  # the next request, and no disconnect
+                    await asyncio.wait({answering})
                 if not answering.done() or isinstance(answering.exception(), ConnectionError):
                     await self._count_disconnect()
                     return
@@ -309,10 +311,11 @@ class Upstream:
         body = answer.body[:size]
         step = self._piece if answer.streamed else max(len(body), 1)
         for start in range(0, len(body), step):
+            if start:
+                await asyncio.sleep(self._pace)
             piece = body[start : start + step]
             writer.write(b"%x\r\n%b\r\n" % (len(piece), piece) if answer.streamed else piece)
             await writer.drain()
-            await asyncio.sleep(self._pace)
         if answer.streamed and size is None:
             writer.write(b"0\r\n\r\n")
         await writer.drain()

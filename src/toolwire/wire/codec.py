@@ -45,13 +45,15 @@ from ..ir.parts import Opaque, ToolCall
 from ..ir.pointer import JSON, Object, join
 from ..ir.request import Message, Request
 from ..ir.response import Fault, Response, Stop
-from ..ir.text import finite_to_bytes, text_to_bytes, to_bytes
+from ..ir.text import finite_to_bytes
 from ..ir.tools import HostedSearchCall, HostedSearchResult, Tool
 from ..ir.value import Value
 from .documents import AnswerSummary, no_summary
 from .faults import Signature
 from .fields import decode_list
+from .hosted import HostedCodec
 from .protocol import Capabilities, Encoded, EncodedFault, Kind, Limits, StreamDecoder, StreamEncoder
+from .typed_tools import TypedCodec
 
 
 class WrittenPrefix(NamedTuple):
@@ -62,20 +64,37 @@ class WrittenPrefix(NamedTuple):
     losses: tuple[Loss, ...]
 
 
+class WrittenSettings(NamedTuple):
+    """The fields of an encoded body besides its conversation: those before it and those after it, with their losses."""
+
+    first: Object
+    last: Object
+    first_losses: tuple[Loss, ...]
+    last_losses: tuple[Loss, ...]
+
+
 class ConversationItems:
     """The list of items that an encoder fills. It begins with the text of `prefix`, if there is one.
 
     `boundary` is the number of messages after which the items can be cut; 0 if they are not cut. `text_blocks`: the
     text of a user message is a list of one block also where a string would do, because a cache mark requires a list,
-    and the bytes must not change when the mark moves on to the next turn.
+    and the bytes must not change when the mark moves on to the next turn. `settings`: the other fields, if written.
     """
 
-    __slots__ = ("_boundary", "_losses", "_prefix", "_split", "text_blocks", "written")
+    __slots__ = ("_boundary", "_losses", "_prefix", "_split", "settings", "text_blocks", "written")
 
-    def __init__(self, prefix: WrittenPrefix | None = None, boundary: int = 0, *, text_blocks: bool = False) -> None:
+    def __init__(
+        self,
+        prefix: WrittenPrefix | None = None,
+        boundary: int = 0,
+        *,
+        text_blocks: bool = False,
+        settings: WrittenSettings | None = None,
+    ) -> None:
         # JSON text of several items as one element: msgspec copies it into the list without a look at it
         self.written: list[JSON] = [] if prefix is None else [Raw(prefix.text)]
         self.text_blocks = text_blocks
+        self.settings = settings
         self._prefix = prefix
         self._boundary = boundary
         self._split = 0  # the number of elements of `written` before the boundary
@@ -119,12 +138,6 @@ class ConversationItems:
             text = b"%b,%b" % (self._prefix.text, text) if text else self._prefix.text
         self.written[: self._split] = [Raw(text)]
         return WrittenPrefix(messages[: self._boundary], text, self._losses)
-
-
-def body_to_bytes(body: Object, field: str) -> bytes:
-    """Encode a body like `to_bytes`. The items of the conversation under `field` may begin with text."""
-    items = body.get(field)
-    return text_to_bytes(body) if isinstance(items, list) and items and type(items[0]) is Raw else to_bytes(body)
 
 
 class LogprobForm(Value, frozen=True):
@@ -244,6 +257,20 @@ class _EncodePrompt(Protocol):
         ...
 
 
+class SettingsCodec(NamedTuple):
+    """The steps of `decode_request` and of `encode_onto`, for callers that know the result of some of them.
+
+    `decode_settings` does not read the fields `apart`: the conversation and the tools.
+    """
+
+    apart: frozenset[str]
+    decode_messages: Callable[[Object], tuple[Message, ...] | None]
+    """Decode the conversation; return None if the settings of this document depend on it."""
+    decode_tools: Callable[[Object], tuple[Tool, ...]]
+    decode_settings: Callable[[Object, tuple[Message, ...], tuple[Tool, ...]], Request]
+    encode_settings: Callable[[Request], WrittenSettings]
+
+
 class CompletionEndpoint(Value, frozen=True, kw_only=True):
     """The raw completion endpoint beside the chat endpoint of a wire: one prompt in, text out.
 
@@ -287,9 +314,12 @@ class WireCodec(Value, frozen=True, kw_only=True, eq=False):
     older: tuple[WireCodec, ...] = ()  # earlier versions of this wire
     completions: Callable[[], CompletionEndpoint] | None = None  # None: the wire has no raw completion endpoint
     search: SearchCodec | None = None  # None: the provider has no tool search
+    typed: TypedCodec | None = None  # None: the provider defines no tools that the client runs
+    hosted: HostedCodec | None = None  # None: the provider has no hosted tools
     logprobs: LogprobForm | None = None  # None: the wire has no log probabilities
     encode_onto: Callable[[Request, ConversationItems], Encoded] | None = None
-    """Like `encode_request`, for a request whose first messages may be written already; None: not supported."""
+    """Like `encode_request`, for a request of which a part may be written already; None: not supported."""
+    settings: SettingsCodec | None = None  # None: the settings of a request are decoded with its conversation
     is_own_message: Callable[[JSON], bool] | None = None
     """True for an item of a conversation that is a message; adjacent other items are one. None: each is a message."""
 
@@ -317,6 +347,7 @@ class WireCodec(Value, frozen=True, kw_only=True, eq=False):
             path=fixed_path(endpoint.path),
             encode_request=partial(endpoint.encode_request, kept_tokens=tuple(kept_tokens)),
             encode_onto=None,
+            settings=None,
             decode_response=endpoint.decode_response,
             summarise=no_summary,
             stream_decoder=endpoint.stream_decoder,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
+
 from msgspec.structs import replace
 
 from ..ir.losses import Losses
@@ -38,6 +40,13 @@ _BY_EXTENSION = {
     "webm": "video/webm",
 }
 
+_BY_START = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF8", "image/gif"),
+    (b"%PDF-", "application/pdf"),
+)
+
 
 def split_data_url(url: str) -> tuple[str | None, str | None, str | None]:
     """Split a plain data URL into (media type, base64 data, None); return (None, None, url) for anything else.
@@ -65,6 +74,21 @@ def guess_media_type(name: str) -> str | None:
     """
     path = name.partition("?")[0].partition("#")[0]
     return _BY_EXTENSION.get(path.rpartition(".")[2].lower())
+
+
+def recognise_media_type(data: str) -> str | None:
+    """Return the media type of base64 data by its first bytes: Ollama's clients send images without one.
+
+    >>> recognise_media_type("iVBORw0KGgoAAAANSUhEUgAAAAEAAAAB")
+    'image/png'
+    """
+    try:
+        start = b64decode(data[:16])
+    except ValueError:
+        return None
+    if start[:4] == b"RIFF" and start[8:12] == b"WEBP":
+        return "image/webp"
+    return next((media_type for mark, media_type in _BY_START if start.startswith(mark)), None)
 
 
 def media_placeholder(part: Media) -> Text:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import compress
 from math import floor, isfinite
 from operator import contains, length_hint, not_
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from ..ir.errors import ProtocolError
 from ..ir.losses import Losses, Severity
@@ -182,6 +182,22 @@ def read_label(raw: Object, key: str) -> str:
     if type(value) is str:
         return value
     return str(value) if type(value) is int or type(value) is float else ""
+
+
+class UsualFields(NamedTuple):
+    """The fields of usual documents of a kind, by name, with the type of their values.
+
+    A document with exactly these fields, without an empty text, list or object, has nothing that a decoder must keep.
+    """
+
+    types: Mapping[str, type]
+
+    def are_in(self, raw: Object) -> bool:
+        types = self.types
+        if len(raw) != len(types) or [*map(type, map(raw.get, types))] != [*types.values()]:
+            return False
+        values = [*raw.values()]
+        return not ("" in values or [] in values or {} in values)
 
 
 def odd_values(raw: Object, types: Mapping[str, tuple[type, ...]], wire: str) -> Extra:

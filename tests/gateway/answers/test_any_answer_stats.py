@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from canonical import any_responses
-from toolwire.gateway.observe.request_log import AnswerStats
+from toolwire.gateway.observe.answer_stats import AnswerStats
 from toolwire.ir import CallDelta, CallStart, ReasoningDelta, ResponseStart, TextDelta, fold
 from toolwire.ir.folding import unfold_end, unfold_part
 from toolwire.testing import same

@@ -34,13 +34,13 @@ class Client:
 def count_wakeups(down, monkeypatch):
     """How often it looked."""
     looks = []
-    wake = StreamDelivery._on_timer
+    wake = StreamDelivery.check_time
 
     def look(self):
         looks.append(self)
         wake(self)
 
-    monkeypatch.setattr(StreamDelivery, "_on_timer", look)
+    monkeypatch.setattr(StreamDelivery, "check_time", look)
     return looks
 
 

@@ -8,7 +8,7 @@ import pytest
 from toolwire.asgi.offload import LARGE, ClientOffload, Offload
 from toolwire.gateway.answer.work import PIECE, StreamRelay
 from toolwire.gateway.memory import MemoryBound, MemoryReservation, StreamMemory
-from toolwire.gateway.observe.request_log import AnswerStats
+from toolwire.gateway.observe.answer_stats import AnswerStats
 from toolwire.ir.events import CallDelta, CallEnd, CallStart
 from toolwire.stream.strict import count_values
 from waiting import until

@@ -6,7 +6,7 @@ from toolwire import Message, Request, Response, Text, Tool, ToolCall, fold
 from toolwire.gateway.answer.delivery import ArrayFrames
 from toolwire.gateway.answer.pass_through import PassThroughStream
 from toolwire.gateway.answer.translated import TranslatedStream
-from toolwire.gateway.observe.request_log import AnswerStats
+from toolwire.gateway.observe.answer_stats import AnswerStats
 from toolwire.gateway.request.routes import INGRESSES
 from toolwire.ir.events import ResponseStart, StreamFault, TextStart
 from toolwire.ir.folding import unfold

@@ -228,7 +228,7 @@ async def test_timeout_applies_before_and_during_the_answer():
             began = clock()
             with pytest.raises(TimeoutError):
                 await ask(transport, server.url, seconds=0.1)
-            assert clock() - began == pytest.approx(0.1)
+            assert 0.1 <= clock() - began < 0.11  # deadlines are rounded up
 
 
 @run

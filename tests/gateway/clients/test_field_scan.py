@@ -42,6 +42,7 @@ def scan(body, cuts=()):
         (b',"' + b"x" * 300 + b'model":1', None),
         (b',"' + b"x" * 300 + b'":1,"api_key":1', "api_key"),
         (b',"model"' + b" " * 300 + b":1", "model"),
+        (rb',"m\u006f' + b"x" * 300 + b'":1', None),
         (rb',"x":"' + rb"\\" * 150 + b'","model":1', "model"),
     ],
 )

@@ -9,6 +9,7 @@ import resource
 import socket
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
@@ -23,12 +24,15 @@ from hostile import (
     gateway_to,
     head_of,
     path_of,
+    post,
     read_answer,
     request_bytes,
     run,
 )
-from serving import WIRES, Serving, listening
+from serving import WIRES, Serving, listening, upstream_rows
 from toolwire.asgi.admission import ConnectionCounts
+from toolwire.gateway.app import Gateway
+from toolwire.gateway.config.parsing import parse_settings
 from toolwire.gateway.keys import hash_key
 from waiting import wait_until
 
@@ -73,7 +77,7 @@ async def test_request_for_an_upgrade_keeps_its_body(client, size):
 )
 @pytest.mark.parametrize("protocols", ["websocket", "h2c, WebSocket"])
 @run
-async def test_websocket_handshake_is_answered_with_426(path, front, protocols):
+async def test_websocket_handshake_without_a_key_is_answered_with_426(path, front, protocols):
     """Codex uses HTTP after a 426, and retries for seconds after any other status. The connection stays usable."""
     headers = {"host": "localhost", **UPGRADES["websocket"], "upgrade": protocols}
     async with gateway_to(TEXT_ANSWER) as (gateway, _):
@@ -94,15 +98,20 @@ async def test_websocket_handshake_is_answered_with_426(path, front, protocols):
      (None, ["websocket.close"])],
 )  # fmt: skip
 @run
-async def test_handshake_that_the_server_accepts_is_refused(extensions, expected):
+async def test_handshake_for_another_path_is_refused(extensions, expected):
     """A server with its own WebSocket support passes the handshake to the application (ASGI, websocket scope)."""
     sent = []
+
+    async def receive():
+        return {"type": "websocket.connect"}
 
     async def send(message):
         sent.append(message)
 
+    headers = [(b"host", b"localhost"), (b"upgrade", b"websocket")]
+    scope = {"type": "websocket", "path": "/v1/realtime", "query_string": b"", "headers": headers}
     async with gateway_to(TEXT_ANSWER) as (gateway, _):
-        await gateway.gateway({"type": "websocket", "path": "/v1/responses", "extensions": extensions}, None, send)
+        await gateway.gateway({**scope, "extensions": extensions}, receive, send)
     assert [message["type"] for message in sent] == expected
     assert sent[0].get("status", 426) == 426
 
@@ -302,3 +311,19 @@ async def test_error_has_each_header_once(front):
     names = [line.partition(b":")[0] for line in head.lower().split(b"\r\n")[1:] if line]
     assert b"x-request-id" in names
     assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"), [("r-1", "r-1"), ("an evil id", "[0-9a-f]{24,}"), ("", "[0-9a-f]{24,}")]
+)
+@run
+async def test_refusal_under_overload_has_a_request_id(given, expected):
+    gateway = Gateway(parse_settings({"upstreams": upstream_rows("http://127.0.0.1:9")}), environment={})
+    gateway.admission.limit = 0
+    headers = {"x-request-id": given} if given else {}
+    async with listening(gateway, gate=gateway) as url:
+        it = SimpleNamespace(url=url)
+        for front in WIRES:
+            answer = await post(it, path_of(front), b"{}", headers)
+            assert answer.status in (503, 529) and answer.headers["retry-after"] == "1"
+            assert re.fullmatch(expected, answer.headers["x-request-id"])

@@ -58,18 +58,22 @@ def check_body(answer, body):
 async def test_real_answers_and_errors_have_the_described_shape(tmp_path):
     """Request every operation with its own example as the body, then with an unknown key."""
     ids, store = {}, str(tmp_path / "responses.db")
-    created_first = sorted(OPERATIONS, key=lambda found: (found[0] == "delete", "{id}" in found[1]))
-    async with world(*[text_answer("Hello.")] * 6, store=store, models={"MODEL": {"upstream": "openai_chat"}}) as at:
+    created_first = sorted(
+        OPERATIONS,
+        key=lambda found: (found[0] == "delete", found[1].count("{") if found[0] != "delete" else -found[1].count("{")),
+    )
+    async with world(*[text_answer("Hello.")] * 8, store=store, models={"MODEL": {"upstream": "openai_chat"}}) as at:
         for method, template, operation in created_first:
             if template in ("/mcp", "/metrics"):
                 continue
             kind = [*template.split("/"), ""][2]
             url = at.gateway.url + template.replace("{model}", "MODEL").replace("{id}", ids.get(kind, "x"))
+            url = url.replace("{item}", ids.get("item", "x"))
             content = operation.get("requestBody", {"content": {"application/json": {"schema": {}}}})["content"]
             media = content["application/json"]
             example = media.get("example", {"model": "MODEL", "items": [{"role": "user", "content": "Hello."}]})
             jsonschema_rs.validator_for(media["schema"]).validate(example)
-            stored = {"store": True} if template == "/v1/responses" else {}
+            stored = {"store": True, "background": True} if template == "/v1/responses" else {}
             body = json.dumps({**example, **stored}).encode() if "requestBody" in operation else b""
             status, headers, data = await send(method.upper(), url, body, KEY)
             if "200" in operation["responses"]:
@@ -77,6 +81,8 @@ async def test_real_answers_and_errors_have_the_described_shape(tmp_path):
                 check_body(operation["responses"]["200"], json.loads(data))
                 if template in ("/v1/conversations", "/v1/responses"):
                     ids[kind] = json.loads(data)["id"]
+                elif method == "post" and template.endswith("/items"):
+                    ids["item"] = json.loads(data)["data"][0]["id"]
             else:
                 assert status >= 400, template
             status, headers, data = await send(method.upper(), url, body, {"authorization": "Bearer no"})
@@ -85,7 +91,7 @@ async def test_real_answers_and_errors_have_the_described_shape(tmp_path):
                 name = operation["responses"]["default"]["$ref"].rpartition("/")[2]
                 check_body(DOCUMENT["components"]["responses"][name], json.loads(data))
                 assert "x-request-id" in headers
-    assert set(ids) == {"conversations", "responses"}
+    assert set(ids) == {"conversations", "responses", "item"}
 
 
 @run

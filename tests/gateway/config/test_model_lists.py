@@ -4,7 +4,7 @@ import asyncio
 import datetime as dt
 import time
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Literal
 
 import anthropic
 import msgspec
@@ -216,7 +216,7 @@ class CodexModel(msgspec.Struct):
     base_instructions: str
     support_verbosity: bool
     default_verbosity: None
-    apply_patch_tool_type: None
+    apply_patch_tool_type: Literal["freeform"]
     truncation_policy: CodexTruncation
     supports_parallel_tool_calls: bool  # of earlier versions
     experimental_supported_tools: list[str]

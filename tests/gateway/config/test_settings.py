@@ -71,6 +71,11 @@ def test_unknown_setting_without_a_similar_name_lists_known_settings():
         ({**UPSTREAM, "models": {"m": {}}}, "[models.m]: needs exactly one of `upstream` and `targets`"),
         ({**UPSTREAM, "models": {"m": {"upstream": "a", "targets": [{"upstream": "a"}]}}}, "needs exactly one of"),
         ({**UPSTREAM, "models": {"m": {"upstream": "aa"}}}, "did you mean 'a'?"),
+        ({"hosted": {"web_search": {}}}, "[hosted.web_search]: needs exactly one of `mcp` and `command`"),
+        (
+            {"hosted": {"web_search": {"mcp": "http://a/mcp", "command": "a"}}},
+            "needs exactly one of `mcp` and `command`",
+        ),
         ({"models": {"m": {"upstream": "a"}}}, "known upstreams: none"),
         (
             {**UPSTREAM, "models": {"m": {"upstream": "a", "fallbacks": ["n"]}}},

@@ -9,7 +9,6 @@ from urllib.parse import unquote, urlsplit
 
 import jsonschema_rs
 import pytest
-import yaml
 
 from places import ROOT
 from toolwire.cli.main import main
@@ -47,10 +46,6 @@ def examples():
             if "project" not in document:  # an entry point of a package
                 yield f"{page.relative_to(ROOT)}, block {number}", document
     yield "deploy/toolwire.toml", tomllib.loads((ROOT / "deploy/toolwire.toml").read_text("utf-8"))
-    for manifest in yaml.safe_load_all((ROOT / "deploy/kubernetes.yaml").read_text("utf-8")):
-        for name, text in (manifest.get("data") or {}).items():
-            if name.endswith(".toml"):
-                yield f"deploy/kubernetes.yaml, {name}", tomllib.loads(text)
 
 
 def sample(schema):

@@ -52,6 +52,7 @@ REQUESTS = st.builds(
     declared_tools=st.sampled_from([0, 0, 9]),
     offered_tools=st.integers(0, 9),
     tool_searches=st.integers(0, 9),
+    hosted_runs=st.dictionaries(st.sampled_from(["web_search", "web_fetch"]), st.integers(1, 9)),
     has_begun=st.booleans(),
 )
 

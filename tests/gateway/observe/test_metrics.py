@@ -74,9 +74,11 @@ class SlowSeries(dict):
 def test_request_is_counted_if_a_thread_collects_meanwhile():
     metrics = Metrics()
     metrics(turn())
+    metrics.page()
     series = metrics._series = SlowSeries(metrics._series)
     series.collector = Thread(target=metrics.page)
     metrics(turn())
+    metrics.page()
     series.collector.join()
     route = {"ingress": "anthropic", "upstream": "u", "model": "m"}
     assert value(metrics, "toolwire_requests_total", **route, status="200") == 2
@@ -101,9 +103,21 @@ def test_all_requests_are_counted_if_two_threads_count_them():
 
     number.counter = Thread(target=count_others)
     metrics(turn(usage=Usage(input=number, output=1)))
+    metrics.page()
     number.counter.join()
     route = {"ingress": "anthropic", "upstream": "u", "model": "m"}
     assert value(metrics, "toolwire_tokens_total", **route, kind="input") == 8
+
+
+def test_records_of_many_requests_or_of_large_answers_are_not_kept():
+    metrics = Metrics(batch=10)
+    for _ in range(95):
+        metrics(turn())
+    assert len(metrics._ended) == 5
+    metrics(turn(calls=("f",) * 100))
+    assert not metrics._ended
+    route = {"ingress": "anthropic", "upstream": "u", "model": "m"}
+    assert value(metrics, "toolwire_requests_total", **route, status="200") == 96
 
 
 def test_in_flight_gauge_goes_up_and_down():

@@ -9,7 +9,7 @@ import pytest
 from hostile import REQUEST, body_of, connect, gateway_to, path_of, post, recorded, request_bytes, run
 from toolwire import Request, Response, Text
 from toolwire.gateway.keys import hash_key
-from toolwire.gateway.observe.request_log import AnswerStats
+from toolwire.gateway.observe.answer_stats import AnswerStats
 from toolwire.ir.events import TextDelta
 from toolwire.ir.response import Fault, Stop, Usage
 from toolwire.ir.tools import ToolChoice

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import stat
+import threading
 import time
 from pathlib import Path
 
@@ -13,11 +14,12 @@ from hostile import run
 from responses_sdk import create, text_answer, world
 from toolwire.gateway.config.parsing import parse_settings
 from toolwire.gateway.config.settings import ResponsesRow
-from toolwire.gateway.responses.store import InMemoryResponses
+from toolwire.gateway.responses import store as store_module
+from toolwire.gateway.responses.store import HeldLock, InMemoryResponses, LockLost, LockReleases
 from toolwire.gateway.state.opening import open_responses, open_state
-from toolwire.gateway.state.sql_stores import SqlResponses
+from toolwire.gateway.state.sql_responses import SqlResponses
 from toolwire.ir.errors import ConfigError, StoreError
-from waiting import SAFETY
+from waiting import SAFETY, until
 
 pytestmark = pytest.mark.finding("G5")
 
@@ -252,3 +254,133 @@ def test_state_of_a_gateway_has_the_store(tmp_path):
     asyncio.run(state.responses.save("ann", "resp_1", b"x", 60))
     asyncio.run(state.aclose())
     assert Path(path).is_file()
+
+
+@run
+async def test_cancelled_statement_ends_before_the_next_one():
+    """Threads have no order: the release of a lock would overtake the lock, which would last until it expires."""
+    began, may_end, log = threading.Event(), threading.Event(), []
+
+    class Link:
+        def execute(self, statement):
+            kind = statement[0].split()[0]
+            if kind == "INSERT":
+                began.set()
+                may_end.wait(SAFETY)
+            log.append(kind)
+            return [[(1,)]]
+
+    store = SqlResponses(Link(), None, time.time)
+
+    async def lock_and_release():
+        try:
+            await store.lock("ann", "conv_1", "a", 60)
+        finally:
+            await store.unlock("ann", "conv_1", "a")
+
+    locking = asyncio.create_task(lock_and_release())
+    await asyncio.to_thread(began.wait)
+    for _ in range(3):  # such as a client that leaves, and then a server that stops
+        locking.cancel()
+        await asyncio.wait({locking}, timeout=0.05)
+    assert log == []
+    may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await locking
+    assert log == ["INSERT", "DELETE"]
+
+
+@run
+async def test_entry_is_not_changed_with_a_lost_lock(address):
+    store = bounded(address)
+    lock = HeldLock("state_resp_1", "first")
+    assert await store.lock("ann", *lock, 60)
+    await store.save("ann", "resp_1", b"first", 60, lock)
+    await store.unlock("ann", *lock)
+    for holder in (None, "second"):  # the lock is free, or another holder has it
+        assert holder is None or await store.lock("ann", "state_resp_1", holder, 60)
+        with pytest.raises(LockLost):
+            await store.save("ann", "resp_1", b"late", 60, lock)
+        with pytest.raises(LockLost):
+            await store.delete("ann", ["resp_1"], lock)
+    second = HeldLock("state_resp_1", "second")
+    with pytest.raises(LockLost):
+        await store.save("bob", "resp_1", b"bob's", 60, second)
+    assert await store.load("ann", ["resp_1"]) == {"resp_1": b"first"}
+    await store.save("ann", "resp_1", b"second", 60, second)
+    assert await store.load("ann", ["resp_1"]) == {"resp_1": b"second"}
+    await store.delete("ann", ["resp_1"], second)
+    assert await store.load("ann", ["resp_1"]) == {}
+    await store.aclose()
+
+
+@run
+async def test_lock_is_released_after_a_moment_without_redis(redis_url, monkeypatch):
+    monkeypatch.setattr(store_module, "_RELEASE_PAUSE", 0.01)
+    store = bounded(redis_url)
+    assert await store.lock("ann", "conv_1", "first", 900)
+    store._link._cooldown_until = store._link._clock() + 0.05  # as after any failure
+    await store.unlock("ann", "conv_1", "first")
+    await eventually(lambda: can_lock(store, "conv_1"), True)
+    await store.aclose()
+
+
+async def can_lock(store, entry_id):
+    try:
+        return await store.lock("ann", entry_id, "second", 60)
+    except StoreError:
+        return False
+
+
+class UnlockedLocks:
+    """Releases of locks, of which the first ones fail."""
+
+    def __init__(self, failures):
+        self.failures = failures
+        self.released = []
+
+    async def unlock(self, *lock):
+        if self.failures:
+            self.failures -= 1
+            raise StoreError("unavailable")
+        self.released.append(lock)
+
+
+@run
+async def test_failed_releases_are_repeated_until_they_succeed(monkeypatch, caplog):
+    monkeypatch.setattr(store_module, "_RELEASE_PAUSE", 0.001)
+    locks = UnlockedLocks(5)
+    releases = LockReleases(locks.unlock)
+    for number in (1, 2):
+        await releases.release("ann", f"conv_{number}", "token")
+    await until(lambda: len(locks.released) == 2)
+    assert locks.released == [("ann", "conv_1", "token"), ("ann", "conv_2", "token")]
+    assert "cannot unlock" in caplog.text
+    await until(lambda: releases._task.done())
+    await releases.release("ann", "conv_3", "token")
+    assert len(locks.released) == 3
+    await releases.aclose()
+
+
+@run
+async def test_failed_releases_end_with_their_locks_and_are_bounded(monkeypatch):
+    monkeypatch.setattr(store_module, "_RELEASE_PAUSE", 0.001)
+    monkeypatch.setattr(store_module, "_RELEASE_SECONDS", 0.0)
+    monkeypatch.setattr(store_module, "_MAX_RELEASES", 3)
+    locks = UnlockedLocks(10**9)
+    releases = LockReleases(locks.unlock)
+    for number in range(5):
+        await releases.release("ann", f"conv_{number}", "token")
+    assert len(releases._failed) == 3
+    await until(lambda: releases._task.done())
+    assert not releases._failed
+    await releases.aclose()
+
+
+@run
+async def test_failed_releases_have_a_last_attempt_at_the_end():
+    locks = UnlockedLocks(1)
+    releases = LockReleases(locks.unlock)
+    await releases.release("ann", "conv_1", "token")
+    await releases.aclose()
+    assert locks.released == [("ann", "conv_1", "token")] and releases._task.done()

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
+import socket
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 
 import pytest
@@ -54,3 +57,31 @@ def test_tutorial_program_gets_a_call_and_an_answer(name: str, url: str) -> None
     assert done.returncode == 0, done.stderr
     assert "call: get_weather" in done.stdout or "get_weather" in done.stdout
     assert re.search(r"answer: \S", done.stdout)
+
+
+ASKED = {
+    "/v1/chat/completions": {"model": "gpt-9", "max_tokens": 2, "messages": [{"role": "user", "content": "Hi"}]},
+    "/v1/messages": {"model": "claude-9", "max_tokens": 2, "messages": [{"role": "user", "content": "Hi"}]},
+    "/v1/responses": {"model": "gpt-9", "max_output_tokens": 2, "input": "Hi"},
+    "/v1beta/models/gemini-9:generateContent": {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}]},
+}
+
+
+def test_answers_name_the_model_that_made_them_and_not_the_requested_one(url: str) -> None:
+    for path, body in ASKED.items():
+        headers = {"content-type": "application/json"}
+        with urllib.request.urlopen(urllib.request.Request(url + path, json.dumps(body).encode(), headers)) as reply:
+            answer = json.load(reply)
+        assert answer.get("model", answer.get("modelVersion")) == "smollm2", path
+        assert reply.headers["x-toolwire-model"] == "smollm2"
+
+
+def test_start_explains_which_model_answers() -> None:
+    from toolwire.cli.serve.command import _make_banner
+    from toolwire.cli.serve.demo_gateway import demo_settings
+    from toolwire.gateway import Gateway
+
+    settings = demo_settings()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        shown = _make_banner(listener, settings, Gateway(settings, environment={}), is_demo=True)
+    assert "answered by SmolLM2-135M" in " ".join(shown.split())

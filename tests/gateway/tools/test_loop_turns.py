@@ -35,11 +35,11 @@ from toolwire.bridge.conversation import restored_turns as restore_turns
 from toolwire.bridge.conversation.turns import StoredTurn
 from toolwire.bridge.emulation import requests as emulation
 from toolwire.bridge.restoration import repair
-from toolwire.gateway import responses_api
 from toolwire.gateway.answer.translated import TranslatedRequest
 from toolwire.gateway.observe import request_log
+from toolwire.gateway.observe.answer_stats import AnswerStats
 from toolwire.gateway.observe.metrics import Metrics
-from toolwire.gateway.observe.request_log import AnswerStats
+from toolwire.gateway.stored import conversations_api
 from toolwire.ir import text as json_text
 from toolwire.ir.parts import Artefact
 from toolwire.ir.response import Stop, Usage
@@ -337,8 +337,8 @@ async def test_large_conversations_are_read_and_listed_in_a_thread(monkeypatch, 
     responses = {"store": str(tmp_path / "responses.db"), "max_response_bytes": 8 * MEGABYTE}
     async with gateway_to_bytes(responses=responses) as gateway:
         assert (await post(gateway, "/v1/conversations", b"{}")).status == 200
-        parsed = note_threads(monkeypatch, responses_api, "parse_object")
-        paged = note_threads(monkeypatch, responses_api, "_page")
+        parsed = note_threads(monkeypatch, conversations_api, "parse_object")
+        paged = note_threads(monkeypatch, conversations_api, "make_page")
         made = await post(gateway, "/v1/conversations", body)
         assert made.status == 200
         path = f"/v1/conversations/{made.document['id']}/items"

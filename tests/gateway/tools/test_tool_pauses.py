@@ -23,11 +23,20 @@ class Steps(list):
     def note_activity(self):
         self.append("resume")
 
+    has_output = True
+
+    async def write(self, data):
+        self.append(data)
+
     async def run_tools(self):
         self.append("tools")
         if self.error is not None:
             raise self.error
         return self.prepare
+
+    def release_events(self):
+        self.append("release")
+        return b"run"
 
     def prepare(self):
         self.append("prepare")
@@ -37,7 +46,7 @@ class Steps(list):
 def run_tools(steps):
     offload = ClientOffload(Offload(), "client")
     work = AnswerWork(None, None, None, None, None, offload, None)
-    state = SimpleNamespace(stream_delivery=steps)
+    state = SimpleNamespace(stream_delivery=steps, streamed_bytes=len(steps.body))
     return asyncio.run(Attempt(SimpleNamespace(work=work), state, None, 0.0, 0.0)._run_tools(steps))
 
 
@@ -46,7 +55,7 @@ def test_silence_is_ignored_only_while_tools_run(size):
     """A wait for a thread counts, as it does before the first request of an attempt."""
     steps = Steps(bytes(size))
     assert run_tools(steps) is steps
-    assert steps == ["suspend", "tools", "resume", "prepare"]
+    assert steps == ["suspend", "tools", "resume", "release", "prepare", b"run"]
 
 
 def test_silence_counts_again_after_tools_that_failed():

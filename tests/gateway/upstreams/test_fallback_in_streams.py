@@ -166,8 +166,8 @@ async def test_client_gets_keep_alives_while_the_start_is_held():
 @pytest.mark.finding("GA3")
 @run
 async def test_start_that_is_too_large_is_not_held():
-    """The upstream sends a start of any size, and the gateway must not collect it."""
-    start = typed({"type": "message_start", "message": {**MESSAGE, "padding": "x" * 200_000}})
+    """The upstream sends a start of any size, and the gateway must not collect it. A read may return 256 kB at once."""
+    start = typed({"type": "message_start", "message": {**MESSAGE, "padding": "x" * 2_000_000}})
     async with two_targets("anthropic", [start, *STARTS["anthropic"][1:], ERRORS["anthropic"]]) as (gateway, _, other):
         answer = await ask(gateway, "anthropic")
     assert answer.status == 200 and b"overloaded_error" in answer.body and not other.requests

@@ -79,18 +79,15 @@ def test_checker_explains_a_wrong_call():
     assert check_calls(entry, []).error_type == "simple_function_checker:wrong_count"
 
 
-def test_checker_restores_the_imported_modules():
+def test_checker_restores_the_imported_modules(monkeypatch):
     from toolwire.learn.bfcl import judgement as checker
 
     marker = type(sys)("bfcl_eval.constants")
+    monkeypatch.setitem(sys.modules, marker.__name__, marker)
     before = {name for name in sys.modules if name.startswith("bfcl_eval")}
-    sys.modules["bfcl_eval.constants"] = marker
-    try:
-        checker._load.cache_clear()
-        assert check_calls(CALLS[0], CALLS[0].all_calls).valid
-        assert sys.modules["bfcl_eval.constants"] is marker
-    finally:
-        del sys.modules["bfcl_eval.constants"]
+    checker._load.cache_clear()
+    assert check_calls(CALLS[0], CALLS[0].all_calls).valid
+    assert sys.modules[marker.__name__] is marker
     assert {name for name in sys.modules if name.startswith("bfcl_eval")} == before
 
 

@@ -16,6 +16,8 @@ from toolwire.learn.bfcl.judgement import classify_answer
 from toolwire.learn.run_folder import RunFolder
 from toolwire.learn.training import save_model
 from toolwire.net import ModelClient
+from toolwire.net.executors import ProcessPool
+from toolwire.run.executor import InProcess
 from toolwire.testing import Upstream
 from toolwire.testing.servers import start_upstream, stop_upstream
 
@@ -98,8 +100,8 @@ def test_sample_is_reproducible_and_depends_on_the_seed():
 
 
 def test_wrong_selections_are_refused():
-    with pytest.raises(ConfigError, match="multi_turn_base cannot be evaluated"):
-        select_entries(["multi_turn_base"])
+    with pytest.raises(ConfigError, match="unknown category of the leaderboard 'memory'"):
+        select_entries(["memory"])
     with pytest.raises(ConfigError, match="must be positive, got 0"):
         select_entries(["multiple"], limit=0)
 
@@ -113,6 +115,9 @@ class FixedAnswers:
         self.asked = []
 
     settings = {"model": "fixed"}
+
+    def parts(self, entries):
+        return [entries[:1], entries[1:4], entries[4:]]
 
     def answers(self, entries):
         for number, entry in enumerate(entries):
@@ -137,6 +142,22 @@ def test_interrupted_run_continues_without_asking_again(tmp_path):
     assert progress[0] == (5, 10)
     assert progress[-1] == (10, 10)
     assert run.read_json("report.json")["total"]["accuracy"] == 1.0
+    assert [row["id"] for row in run.rows("answers.jsonl")] == [entry.id for entry in entries]
+
+
+@pytest.mark.parametrize("executor", [InProcess(), ProcessPool(2)])
+def test_parts_of_workers_give_the_same_run(tmp_path, executor):
+    entries = select_entries(["simple_python"], limit=10)
+    files = []
+    for name, options in (("here", {}), ("workers", {"executor": executor, "reopen": FixedAnswers})):
+        run = RunFolder.create(tmp_path / name, {"a": 1})
+        progress = []
+        evaluate_bfcl(FixedAnswers(), entries, run=run, on_answer=lambda *at: progress.append(at), **options)
+        assert (progress[0], progress[-1]) == ((0, 10), (10, 10))
+        files.append([(run.path / name).read_bytes() for name in ("answers.jsonl", "report.json")])
+    assert files[0] == files[1]
+    with pytest.raises(ConfigError, match="needs `reopen`"):
+        evaluate_bfcl(FixedAnswers(), entries, executor=executor)
 
 
 def test_report_counts_by_category():
@@ -267,6 +288,18 @@ def test_command_reports_a_local_model(capsys, tmp_path):
     arguments = ["learn", "eval", "bfcl", "-m", str(tmp_path / "tiny"), "--format", "generic_json", "--limit", "2"]
     assert main([*arguments, "--max-tokens", "4", "--categories", "simple_python", "--json", "--fail-under", "1"]) == 1
     assert json.loads(capsys.readouterr().out)["total"]["entries"] == 2
+
+
+def test_command_gives_equal_files_for_any_number_of_workers(capsys, tmp_path):
+    save_model(tiny_model(), tmp_path / "tiny")
+    arguments = ["learn", "eval", "bfcl", "-m", str(tmp_path / "tiny"), "--format", "generic_json", "--limit", "40"]
+    files = []
+    for workers in ("1", "2", "4"):
+        run = tmp_path / workers
+        assert main([*arguments, "--max-tokens", "8", "-o", str(run), "--workers", workers]) == 0
+        files.append([(run / name).read_bytes() for name in ("answers.jsonl", "report.json", "manifest.json")])
+    assert files[0] == files[1] == files[2]
+    assert files[0][0].count(b"\n") == 40
 
 
 @pytest.mark.parametrize(

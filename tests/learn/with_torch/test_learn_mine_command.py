@@ -1,12 +1,16 @@
 """`toolwire learn mine` writes its results, continues a run, and reports wrong usage."""
 
 import json
+import signal
+import subprocess
+import sys
 
 import pytest
 from tiny_model import tiny_model
 
 from toolwire.cli.main import main
 from toolwire.ir.errors import ConfigError
+from toolwire.learn.toolformer import mining_run
 from toolwire.learn.toolformer.mining_run import open_tools, read_tool_list
 
 
@@ -28,10 +32,14 @@ def texts(tmp_path):
     return file
 
 
-def mine(folder, texts, run, *options):
+def command(folder, texts, run, *options):
     """The calendar needs no sampling, so that the test is fast."""
     fixed = "--tools calendar --positions 1 --call-probability 0 --threshold=-100 --shard-size 2".split()
-    return main(["learn", "mine", str(texts), "-m", str(folder), "-o", str(run), *fixed, *options])
+    return ["learn", "mine", str(texts), "-m", str(folder), "-o", str(run), *fixed, *options]
+
+
+def mine(*arguments):
+    return main(command(*arguments))
 
 
 def test_run_is_written_and_continued(folder, texts, tmp_path, capsys):
@@ -50,13 +58,56 @@ def test_run_is_written_and_continued(folder, texts, tmp_path, capsys):
     assert (run / "candidates.jsonl").read_bytes() == before
 
 
-def test_several_machines_share_a_store(folder, texts, tmp_path, capsys):
-    store = str(tmp_path / "shared.db")
-    for name in ("one", "two"):
-        assert mine(folder, texts, tmp_path / name, "--store", store) == 0
+# Mines as the command does, and is killed while it holds the second shard, which begins with the third text.
+KILLED = """
+import os, signal, sys
+from toolwire.cli.main import main
+from toolwire.learn.toolformer import mining_run
+
+def mine_texts(*arguments, first, mine=mining_run.mine_texts, **options):
+    if first == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return mine(*arguments, first=first, **options)
+
+mining_run.mine_texts = mine_texts
+main(sys.argv[1:])
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+def test_killed_run_continues_after_its_finished_shards(folder, texts, tmp_path, capsys, monkeypatch):
+    assert mine(folder, texts, tmp_path / "whole") == 0
+    run = tmp_path / "killed"
+    arguments = command(folder, texts, run)
+    killed = subprocess.run([sys.executable, "-c", KILLED, *arguments], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert not (run / "candidates.jsonl").exists()
+    begun = []
+
+    def record(*given, first, mine_texts=mining_run.mine_texts, **options):
+        begun.append(first)
+        return mine_texts(*given, first=first, **options)
+
+    monkeypatch.setattr(mining_run, "mine_texts", record)
+    assert main([*arguments, "--resume"]) == 0
+    assert begun == [2]
     capsys.readouterr()
-    one, two = ((tmp_path / name / "corpus.jsonl").read_bytes() for name in ("one", "two"))
-    assert one == two
+    for name in ("candidates.jsonl", "corpus.jsonl", "report.json"):
+        assert (run / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_results_are_equal_for_any_number_of_workers(folder, texts, tmp_path, capsys):
+    """The calculator samples calls, so floats of the model decide every result."""
+    sampled = "--tools calculator,calendar --samples 2 --temperature 1.5".split()
+    runs = {}
+    for workers in ("1", "2", "4"):
+        run = tmp_path / workers
+        assert mine(folder, texts, run, *sampled, "--workers", workers, "--results", str(run / "elsewhere")) == 0
+        files = ("candidates.jsonl", "corpus.jsonl", "report.json", "manifest.json")
+        runs[workers] = [(run / name).read_bytes() for name in files]
+        assert len(list((run / "elsewhere").iterdir())) == 2
+    assert runs["1"] == runs["2"] == runs["4"]
+    assert b"Calculator(" in runs["1"][0]
 
 
 def test_run_without_kept_calls_has_exit_code_1(folder, texts, tmp_path, capsys):
@@ -100,7 +151,6 @@ def test_tools_are_read_from_names_and_files(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("search", "the tool search needs a file"),
         ("calculator=a.txt", "the tool calculator has no file"),
         ("", "there is no tool"),
         ("missing.json", "cannot read missing.json"),

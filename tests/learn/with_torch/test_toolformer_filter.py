@@ -72,6 +72,21 @@ def test_losses_do_not_depend_on_the_batches(batch_tokens):
     assert batch_losses(model, requests, batch_tokens=batch_tokens) == pytest.approx(one_by_one, abs=1e-5)
 
 
+def test_sequence_that_begins_another_one_is_not_computed(monkeypatch):
+    model = tiny_model(2)
+    computed = []
+    pad_batch = model.pad_batch
+    monkeypatch.setattr(model, "pad_batch", lambda rows: computed.extend(rows) or pad_batch(rows))
+    tokens = tuple(model.encode(TEXT))
+    other = (*tokens[:4], *tokens[9:])
+    requests = [LossRequest(tokens[:size], tokens[size : size + 5]) for size in (3, 9, 20, 9)]
+    requests += [LossRequest(other[:size], other[size : size + 5]) for size in (4, 12)]
+    found = batch_losses(model, requests)
+    assert sorted(computed) == sorted([list(tokens[:25]), list(other[:17])])
+    for request, loss in zip(requests, found, strict=True):
+        assert loss == pytest.approx(reference(model, request.context, request.suffix), abs=1e-5)
+
+
 def test_text_without_context_begins_after_the_end_token():
     model = tiny_model(0)
     suffix = model.encode(TEXT)

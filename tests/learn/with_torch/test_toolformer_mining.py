@@ -22,7 +22,6 @@ from toolwire.learn.toolformer.candidates import call_start_tokens, propose_posi
 from toolwire.learn.toolformer.corpus import AugmentedText, InlineCall, corpus_rows
 from toolwire.learn.toolformer.mining import CallCandidate, decide, mine_texts
 from toolwire.learn.toolformer.mining_run import mine_corpus
-from toolwire.net.stores import open_store
 
 TEXTS = [
     "Mary has 8 cups and uses 2. The answer is 6.",
@@ -117,11 +116,7 @@ def test_interrupted_run_continues_with_identical_results(tmp_path, rule):
 
     def run(name, progress=None):
         folder = RunFolder.create(tmp_path / name, msgspec.to_builtins(settings), resume=True)
-        store = open_store(str(folder.path / "shards.db"))
-        try:
-            return mine_corpus(model, texts, [tool], settings, folder, store, shard_size=2, progress=progress)
-        finally:
-            store.close()
+        return mine_corpus(model, texts, [tool], settings, folder, shard_size=2, progress=progress)
 
     def interrupt(done, total):
         if done == 2:

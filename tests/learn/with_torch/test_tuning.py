@@ -1,8 +1,11 @@
 """From a file of examples to a model: the run folder, the gate, and the command."""
 
 import json
+from functools import partial
 
+import gguf
 import msgspec
+import numpy as np
 import pytest
 from tiny_model import tiny_model
 
@@ -11,7 +14,7 @@ from toolwire.ir.errors import ConfigError
 from toolwire.ir.parts import Text, ToolCall
 from toolwire.ir.request import Message
 from toolwire.ir.tools import Tool
-from toolwire.learn import open_model
+from toolwire.learn import open_model, write_gguf
 from toolwire.learn.call_quality import (
     CallQuality,
     CallQuestion,
@@ -23,8 +26,19 @@ from toolwire.learn.call_quality import (
 from toolwire.learn.chat_rendering import IGNORED
 from toolwire.learn.example_files import write_examples
 from toolwire.learn.examples import make_example
-from toolwire.learn.training import save_model
-from toolwire.learn.tuning import Measurement, TuneReport, build_rows, find_problem, read_training_file, split_held_out
+from toolwire.learn.language_model import open_tokenizer
+from toolwire.learn.training import TrainSettings, save_model
+from toolwire.learn.tuning import (
+    Measurement,
+    TuneReport,
+    TuneSettings,
+    build_rows,
+    find_problem,
+    read_training_file,
+    split_held_out,
+    tune,
+)
+from toolwire.net.executors import ProcessPool
 from toolwire.text import get
 
 TOOL = Tool("f", "F.", {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]})
@@ -72,7 +86,7 @@ def test_command_trains_measures_and_writes_the_model(files, tmp_path, capsys):
     assert report["after"]["loss"] < report["before"]["loss"]
     assert report["after"]["calls"]["prompts"] == report["after"]["masked"]["prompts"] == 1
     assert {one.name for one in run.iterdir()} >= {
-        *("adapter", "model", "model.gguf", "manifest.json", "loss.jsonl", "loss.svg", "result.json"),
+        *("adapter", "model", "model.gguf", "adapter.gguf", "manifest.json", "loss.jsonl", "loss.svg", "result.json"),
     }
     tuned = open_model(run / "model")
     rows, _ = build_rows(read_training_file(files / "train.jsonl"), tuned.tokenizer, FORM, max_length=4096)
@@ -142,6 +156,20 @@ def test_long_and_empty_examples_are_left_out_and_counted():
     assert skipped == {"no answer to learn from": 1, "longer than 2000 tokens": 1}
 
 
+def test_workers_build_equal_rows(tmp_path, monkeypatch):
+    tokenizer = tiny_model().tokenizer
+    tokenizer.save_pretrained(tmp_path)
+    monkeypatch.setattr("toolwire.learn.tuning._GROUP", 3)
+    items = [example(number, "x" * 3000 if number % 4 == 3 else None) for number in range(11)]
+    expected = build_rows(items, tokenizer, FORM, max_length=2000)
+    for workers in (1, 2):
+        executor, reopen = ProcessPool(workers), partial(open_tokenizer, tmp_path)
+        assert build_rows(items, tokenizer, FORM, max_length=2000, executor=executor, reopen=reopen) == expected
+    assert expected[1] == {"longer than 2000 tokens": 2}
+    with pytest.raises(ConfigError, match="rows of workers need `reopen`"):
+        build_rows(items, tokenizer, FORM, max_length=2000, executor=ProcessPool(1))
+
+
 def test_split_is_stable_and_keeps_equal_prompts_together():
     items = [example(number) for number in range(200)] + [example(number, "no") for number in range(200)]
     train, held = split_held_out(items, 0.25, seed=1)
@@ -208,3 +236,30 @@ def quality(right):
 )
 def test_gate(before, after, threshold, problem):
     assert find_problem(TuneReport(True, 1, 1, {}, before, after), threshold) == problem
+
+
+def read_tensors(path):
+    reader = gguf.GGUFReader(path)
+    return {
+        one.name: np.array(one.data, np.float32).reshape([int(n) for n in reversed(one.shape)])
+        for one in reader.tensors
+    }
+
+
+def test_adapter_for_llama_cpp_is_the_difference_that_training_made(files, tmp_path):
+    settings = TuneSettings(str(files / "tiny"), rank=4, training=TrainSettings(epochs=2), prompts=0, gguf="f32")
+    tune(files / "train.jsonl", tmp_path / "run", settings)
+    write_gguf(files / "tiny", tmp_path / "before.gguf", matrices="f32")
+    before, after = read_tensors(tmp_path / "before.gguf"), read_tensors(tmp_path / "run/model.gguf")
+    adapter = read_tensors(tmp_path / "run/adapter.gguf")
+    names = [name.removesuffix(".lora_a") for name in adapter if name.endswith(".lora_a")]
+    assert {name.split(".")[-2] for name in names} == {
+        *("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down")
+    }
+    changed = 0.0
+    for name in names:
+        product = 2 * adapter[f"{name}.lora_b"] @ adapter[f"{name}.lora_a"]  # alpha is twice the rank
+        difference = after[name] - before[name]
+        np.testing.assert_allclose(product, difference, atol=2e-4)
+        changed = max(changed, float(np.abs(difference).max()))
+    assert changed > 0.002

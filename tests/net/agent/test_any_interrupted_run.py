@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from toolwire import Agent, Runner, ToolCall, tool
 from toolwire.net import approve_call, deny_call
-from toolwire.net.agent import checkpoints
 from toolwire.net.agent.checkpoints import load_run
 from toolwire.net.stores.memory import MemoryStore
 from toolwire.run import Ask, Budget, Compaction, Policy, RunConflict, Session
@@ -141,7 +140,6 @@ def test_interrupted_run_loses_no_step_and_repeats_no_effect(seed, plan):
             states.add(values_of(session.stored_state()))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(checkpoints, "_LEASE", LEASE)
         patch.setattr(Session, "record_step", record)
         asyncio.run(interrupt(Random(seed), slow_store(), plan, effects, states))
     repeated = {effect: count for effect, count in effects.items() if count > 1 and effect[0] != "inner"}

@@ -5,6 +5,7 @@ import multiprocessing
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pydantic
@@ -519,3 +520,64 @@ def test_cancelled_claims_of_a_hanging_store_stop_neither_other_operations_nor_t
         assert all(steps._store.get(f"k{number}") is None for number in range(4))
 
     asyncio.run(test())
+
+
+class LostServer:
+    """A tool whose server may be lost: then its call fails after it was sent, and the tool is withdrawn."""
+
+    def __init__(self, effect, outcome=None):
+        self.reason = None
+        self.outcome = outcome
+
+        @tool(effect=effect)
+        def pay(to: str) -> str:
+            """Pay."""
+            RAN.append(to)
+            if isinstance(self.outcome, Exception):
+                raise self.outcome
+            return "paid"
+
+        self.entry = Entry(pay, pay.function, Options(withdrawn=lambda: self.reason))
+
+
+@pytest.mark.parametrize(
+    ("effect", "outcome", "code"),
+    [
+        ("write", ConnectionError("lost"), "outcome_unknown"),
+        ("write", "paid", "ok"),
+        ("idempotent", "paid", "ok"),
+        ("read", "paid", "ok"),
+    ],
+)
+def test_repeated_key_of_a_withdrawn_tool_has_the_outcome_of_its_call(effect, outcome, code):
+    server = LostServer(effect, outcome)
+
+    def pay(key, to="ann"):
+        return runner.run_sync([call("pay", to=to)], keys={"c": key})[0]
+
+    with closing(Runner(server.entry, store=MemoryStore())) as runner:
+        first = pay("k")
+        server.reason = "its server is lost"
+        again, other, changed = pay("k"), pay("new"), pay("k", to="bob")
+    assert RAN == ["ann"]
+    assert [result_code(one) for one in (first, again)] == [code, code]
+    assert [result_code(one) for one in (other, changed)] == ["withdrawn", "withdrawn"]
+
+
+def test_key_of_a_running_call_of_a_withdrawn_tool_is_in_progress():
+    server, begun, may_end = LostServer("write"), threading.Event(), threading.Event()
+
+    def hang(to: str) -> str:
+        begun.set()
+        assert may_end.wait(SAFETY)
+        return "paid"
+
+    entry = Entry(server.entry.tool, hang, server.entry.options)
+    with closing(Runner(entry, store=MemoryStore())) as runner, ThreadPoolExecutor() as threads:
+        first = threads.submit(runner.run_sync, [call("pay", to="ann")], keys={"c": "k"})
+        assert begun.wait(SAFETY)
+        server.reason = "its server is lost"
+        [again] = runner.run_sync([call("pay", to="ann")], keys={"c": "k"})
+        may_end.set()
+        assert result_code(first.result()[0]) == "ok"
+    assert result_code(again) == "in_progress"

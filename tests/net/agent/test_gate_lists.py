@@ -242,9 +242,9 @@ def test_ordinary_call_passes_the_fused_gates(name):
     box = Toolbox(tool(effect="read")(add), tool(effect="read")(whose), foreign)
     values = {"a": 1} if name == "add" else {}
     known = made(box)
-    run = CallRun(ToolCall("c", name, values), known)
-    assert run.next().arguments == values
-    assert run._steps is None, "the gates are fused"
+    call = ToolCall("c", name, values)
+    assert CallRun(call, known).next().arguments == values
+    assert known.gates_for(name).take_values(call) == values, "the gates are fused"
 
 
 async def late(seconds: float) -> str:

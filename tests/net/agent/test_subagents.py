@@ -441,3 +441,19 @@ def test_unusable_skills_are_refused(tmp_path, files, message):
 def test_missing_skills_folder_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="does not exist"):
         Agent(ScriptedModel([]), skills=tmp_path / "none")
+
+
+def test_call_of_a_stored_subagent_is_kept_no_longer_than_the_records_of_its_tools():
+    """So the calling run expires first: continued after its subagent's run has expired, it would begin that again."""
+    store = open_store("memory:")
+
+    @toolwire.tool(ttl=3600, effect="write")
+    async def pay(amount: int) -> str:
+        """Pay."""
+        return "paid"
+
+    inner = Agent(ScriptedModel([]), [pay], name="inner", store=store)
+    outer = Agent(ScriptedModel([]), [inner.as_tool("ask", "Ask.")], name="outer", store=store)
+    assert inner.runner.record_ttl == outer.runner.record_ttl == 3600
+    shorter = Agent(ScriptedModel([]), [inner.as_tool("ask", "Ask.", ttl=60)], name="shorter", store=store)
+    assert shorter.runner.record_ttl == 60

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import gzip
 import socket
 import ssl
 import threading
+from contextlib import closing, suppress
 
 import pytest
 
@@ -162,6 +164,40 @@ def test_cancellation_closes_the_connection_immediately():
                 await asking
 
     asyncio.run(check())
+
+
+def test_cancellation_at_any_step_of_connecting_closes_the_socket():
+    """Without the help of the garbage collector: it runs rarely, and descriptors are few."""
+
+    async def cancel(listener):
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+        async with open_transport() as transport:
+            for turns in range(12):  # of the event loop; the request is written in the last ones
+                asking = asyncio.ensure_future(post_request(transport, url))
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                asking.cancel()
+                await asyncio.wait({asking})
+        await asyncio.sleep(0)
+
+    with socket.create_server(("127.0.0.1", 0), backlog=20) as listener:
+        gc.disable()
+        try:
+            asyncio.run(cancel(listener))
+            listener.setblocking(False)
+            count = 0
+            with suppress(BlockingIOError):
+                while True:
+                    accepted, _ = listener.accept()
+                    count += 1
+                    with closing(accepted):
+                        accepted.settimeout(SAFETY)
+                        with suppress(ConnectionResetError):
+                            while accepted.recv(1000):
+                                continue
+        finally:
+            gc.enable()
+    assert count > 5
 
 
 def test_unread_response_applies_back_pressure_to_the_server():

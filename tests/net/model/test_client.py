@@ -48,6 +48,7 @@ from waiting import SAFETY
 
 TLS = TESTS / "fixtures" / "tls"
 CANARY = "sk-canary-0123456789abcdef"
+SLOT = 1 / 128 + 1e-6  # seconds: deadlines are rounded up to the slots of `net.deadlines`
 PROVIDERS = {
     "anthropic": "anthropic",
     "gemini": "gemini",
@@ -436,7 +437,7 @@ async def test_the_deadline_holds_wherever_the_server_stalls(way, size):
         began = clock()
         with pytest.raises(UpstreamError) as raised:
             await ask_client(client, way)
-        assert clock() - began == pytest.approx(0.3)
+        assert 0.3 <= clock() - began <= 0.3 + SLOT
         assert (raised.value.fault.kind, raised.value.status) == ("timeout", 504)
         await upstream.disconnected()
 

@@ -16,6 +16,7 @@ from msgspec.structs import fields, replace
 
 from toolwire import Agent, Message, ModelClient, Policy, StructuredOutput, Toolbox, ToolCall, ToolError, tool
 from toolwire.cli.main import main
+from toolwire.cli.trace.exchange import TimelineRow, draw_timeline
 from toolwire.ir.errors import ConfigError
 from toolwire.ir.losses import Loss
 from toolwire.ir.parts import Refusal, Text
@@ -577,6 +578,15 @@ def test_timeline_fits_eighty_columns_and_shows_no_control_characters(tmp_path, 
     assert max(map(len, timeline)) <= 80
     assert all("━" in line for line in timeline[1:])
     assert not {"\x1b", "\x07", "\u202e"} & set(out)
+
+
+@pytest.mark.parametrize("columns", [40, 60, 100])
+def test_notes_of_a_timeline_are_whole_in_every_width(monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    note = "outcome_unknown, 1200 in, 30 out"
+    lines = draw_timeline([TimelineRow("pay_invoice (write)", 0, 10, note), TimelineRow("search", 10, 20, "ok")], 20)
+    assert max(map(len, lines)) <= columns
+    assert note in " ".join(" ".join(lines).split())
 
 
 def test_usage_is_in_the_title(tmp_path, capsys):

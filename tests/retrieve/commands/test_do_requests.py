@@ -52,16 +52,18 @@ def test_request_offers_the_right_command_and_its_call_becomes_the_right_vector(
     assert outcome.effect["read_only"] == (one["effect"] == "read" and not is_asked)
 
 
-def test_small_model_gets_one_command_with_values_of_the_request(candidates):
+def test_small_model_gets_few_commands_with_values_of_the_request(candidates):
     """The grammar of a small model admits no value that the request does not contain."""
     right = 0
     for one in FITTING:
-        (tool,) = candidates.search(one["request"], 6, is_small=True).tools
-        right += tool.name == tool_name(one["command"])
-        for name, schema in tool.input_schema["properties"].items():
-            values = schema.get("enum") or schema.get("items", {}).get("enum") or ()
-            assert schema["type"] == "boolean" or values or name in tool.input_schema["required"]
-            assert all(str(value) in one["request"] for value in values)
+        tools = candidates.search(one["request"], 6, is_small=True).tools
+        assert 1 <= len(tools) <= 3
+        right += tools[0].name == tool_name(one["command"])
+        for tool in tools:
+            for name, schema in tool.input_schema["properties"].items():
+                values = schema.get("enum") or schema.get("items", {}).get("enum") or ()
+                assert schema["type"] == "boolean" or values or name in tool.input_schema["required"]
+                assert all(str(value) in one["request"] for value in values)
     assert right >= 40
 
 

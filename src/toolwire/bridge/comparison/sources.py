@@ -270,7 +270,7 @@ class TextDocument(ComparisonSource):
         """Write the parsed answer for a wire, with its losses."""
         writer, losses = get(target), Losses()
         answer = self.response if model is None else replace(self.response, model=model)
-        encoded, encode_losses = writer.encode_response(convert_response(answer, Exchange(), writer, losses))
+        encoded, encode_losses = writer.encode_response(convert_response(answer, Exchange(), writer, losses).response)
         losses.extend(encode_losses)
         text = msgspec.json.format(to_bytes(encoded), indent=2).decode()
         written = read_elements(encoded, target, "response")

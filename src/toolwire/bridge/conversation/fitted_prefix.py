@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from ...ir.losses import Loss
 from ...ir.request import Message, Request
-from ...wire.codec import ConversationItems, WireCodec, WrittenPrefix
+from ...wire.codec import ConversationItems, WireCodec, WrittenPrefix, WrittenSettings
 from ...wire.protocol import Encoded, Wire
 from .history import DraftMessage
 from .outline import HistoryOutline, outline_history, outline_parts
@@ -188,15 +188,26 @@ class PrefixReuse:
         if prefix is not None:
             self._store.save_fitted(self._key, prefix)
 
-    def encode(self, request: Request, turns: list[DraftMessage], wire: Wire, *, text_blocks: bool = False) -> Encoded:
+    def encode(
+        self,
+        request: Request,
+        turns: list[DraftMessage],
+        wire: Wire,
+        settings: WrittenSettings | None = None,
+        *,
+        text_blocks: bool = False,
+    ) -> Encoded:
         """Encode a fitted request with the text of its prefix, and store the text up to the boundary."""
         boundary = self._fitted_boundary(turns)
         # nothing to reuse, or a wire that cannot continue a written text
         if not boundary or not isinstance(wire, WireCodec) or wire.encode_onto is None:
-            return encode_marked(request, wire) if text_blocks else wire.encode_request(request)
+            return encode_onto(request, wire, settings, text_blocks=text_blocks)
         form = wire, text_blocks
         items = ConversationItems(
-            self._store.find_written(self._key, form, request.messages), boundary, text_blocks=text_blocks
+            self._store.find_written(self._key, form, request.messages),
+            boundary,
+            text_blocks=text_blocks,
+            settings=settings,
         )
         encoded = wire.encode_onto(request, items)
         written = items.cut_prefix(request.messages)
@@ -215,8 +226,11 @@ class PrefixReuse:
         return 0
 
 
-def encode_marked(request: Request, wire: Wire) -> Encoded:
-    """Encode a request whose marks move on with each turn. See `ConversationItems.text_blocks`."""
-    if not isinstance(wire, WireCodec) or wire.encode_onto is None:
+def encode_onto(
+    request: Request, wire: Wire, settings: WrittenSettings | None = None, *, text_blocks: bool = False
+) -> Encoded:
+    """Encode a request whose `settings` may be written already, or whose marks move on with each turn (`text_blocks`)."""
+    is_plain = settings is None and not text_blocks
+    if is_plain or not isinstance(wire, WireCodec) or wire.encode_onto is None:
         return wire.encode_request(request)
-    return wire.encode_onto(request, ConversationItems(text_blocks=True))
+    return wire.encode_onto(request, ConversationItems(text_blocks=text_blocks, settings=settings))

@@ -35,12 +35,13 @@ def short_hash(text: str, length: int) -> str:
 class NameMap:
     """A bijection between the names of a request and legal names."""
 
-    __slots__ = ("_length", "_namespaces", "_original_names", "_pattern", "_wire_names")
+    __slots__ = ("_has_other_names", "_length", "_namespaces", "_original_names", "_pattern", "_wire_names")
 
     def __init__(self, limits: Limits, namespaces: bool) -> None:
         self._pattern = limits.name
         self._length = limits.name_length
         self._namespaces = namespaces
+        self._has_other_names = False  # a legal name differs from the name in the request, or its namespace
         self._wire_names: dict[tuple[str | None, str], str] = {}
         self._original_names: dict[tuple[str | None, str], tuple[str | None, str]] = {}
 
@@ -65,6 +66,8 @@ class NameMap:
 
     def keeps_all(self, names: Iterable[str]) -> bool:
         """Return whether `from_wire` keeps all these names of tools in no namespace."""
+        if not self._has_other_names:
+            return True
         originals = self._original_names
         for name in names:
             original = originals.get((None, name))
@@ -75,14 +78,25 @@ class NameMap:
     def __len__(self) -> int:
         return len(self._wire_names)
 
+    def copy(self) -> NameMap:
+        """Return a map with the same mappings."""
+        copied = NameMap.__new__(NameMap)
+        copied._pattern, copied._length, copied._namespaces = self._pattern, self._length, self._namespaces
+        copied._has_other_names = self._has_other_names
+        copied._wire_names, copied._original_names = self._wire_names.copy(), self._original_names.copy()
+        return copied
+
     def add_all(self, other: NameMap) -> None:
         """Add the mappings of another map for the same target; this map must be empty."""
+        self._has_other_names = other._has_other_names
         self._wire_names.update(other._wire_names)
         self._original_names.update(other._original_names)
 
     def _add_mapping(self, namespace: str | None, name: str) -> str:
         scope = namespace if self._namespaces else None
         wire = self._make_legal(namespace, name, scope)
+        if wire != name or namespace is not None:
+            self._has_other_names = True
         self._wire_names[namespace, name] = wire
         self._original_names[scope, wire] = namespace, name
         return wire

@@ -36,40 +36,40 @@ def read_plain(messages: Sequence[Message], first_index: int = 0) -> PlainHistor
 
     `first_index` is the index of the first of these messages in the request.
     """
-    plain: list[Message] = []
+    plain, all_parts = [*messages], [*map(_parts, messages)]
     calls: list[ToolCall] = []
     waiting: deque[ToolCall] = deque()  # calls without a result so far
     results: list[ToolResult] = []
     texts: list[Part] = []  # parts that have to be plain texts
-    role, has_assistant_run = "system", False
-    for message in messages:
-        last_role, role, parts = role, message.role, message.parts
-        if role == "assistant":
+    last_role, has_assistant_run = "system", False
+    for number, role in enumerate(map(_role, messages)):
+        if role == "user":
+            if waiting:
+                named_parts = _name_results(all_parts[number], waiting, results, texts)
+                if named_parts is None:
+                    return None
+                plain[number] = Message(role, named_parts, plain[number].extra)
+                all_parts[number] = named_parts
+            else:
+                texts += all_parts[number]
+        elif role == "assistant":
             if last_role == role:
                 has_assistant_run = True
             elif waiting:
                 return None
-            for part in parts:
+            for part in all_parts[number]:
                 if type(part) is ToolCall:
                     calls.append(part)
                     waiting.append(part)
                 else:
                     texts.append(part)
-        elif role != "user" and not role == last_role == "system":
-            return None
-        elif waiting:
-            named_parts = _name_results(parts, waiting, results, texts)
-            if named_parts is None:
-                return None
-            message = Message("user", named_parts, message.extra)
+        elif role == last_role == "system":
+            texts += all_parts[number]
         else:
-            texts += parts
-        plain.append(message)
-    all_parts = [*map(_parts, plain)]
+            return None
+        last_role = role
     # an unanswered call, no message besides system messages, an empty message, or an unusual part
-    if waiting or role == "system" or () in all_parts or not _are_plain(texts, calls, results):
-        return None
-    if not _have_source_forms(chain(plain, texts, calls, results)):
+    if waiting or last_role == "system" or () in all_parts or not _are_plain(plain, texts, calls, results):
         return None
     return PlainHistory(
         _draft_all(plain, all_parts, first_index), calls, any(map(_is_error, results)), has_assistant_run
@@ -81,17 +81,16 @@ def _name_results(
 ) -> tuple[Part, ...] | None:
     """Return the parts of a message that begins with the results of `waiting` calls, with the names of the calls.
 
-    Return None if a result does not belong to the next call or has not exactly one part. Some wires do not repeat the
-    names, and others require them. The calls are removed from `waiting`, the parts added to `results` and `texts`.
+    Return None if a result does not belong to the next call. Some wires do not repeat the names, and others require
+    them. The calls are removed from `waiting`, the parts added to `results` and `texts`.
     """
     named_parts: list[Part] = []
     for part in parts:
         if waiting:
             call = waiting.popleft()
-            if type(part) is not ToolResult or part.call_id != call.id or len(part.parts) != 1:
+            if type(part) is not ToolResult or part.call_id != call.id:
                 return None
             results.append(part)
-            texts += part.parts
             if part.name != call.name:
                 part = ToolResult(call.id, call.name, part.parts, None, part.is_error, extra=part.extra)
         else:
@@ -108,17 +107,28 @@ def _draft_all(messages: list[Message], all_parts: list[tuple[Part, ...]], first
 
 
 # All parts of a kind are checked at once, because a loop over them costs several times as much.
-_parts, _extra, _id, _name = attrgetter("parts"), attrgetter("extra"), attrgetter("id"), attrgetter("name")
+_role, _parts, _extra = attrgetter("role"), attrgetter("parts"), attrgetter("extra")
+_id, _name = attrgetter("id"), attrgetter("name")
 _text, _raw, _is_error = attrgetter("text"), attrgetter("raw"), attrgetter("is_error")
 _text_options = attrgetter("cache", "artefacts")
 _call_options = attrgetter("state", "kind", "namespace", "cache", "artefacts")
 _result_options = attrgetter("structured", "kind", "namespace", "cache", "found")
 
 
-def _are_plain(parts: list[Part], calls: list[ToolCall], results: list[ToolResult]) -> bool:
-    """Return whether every target accepts the texts in `parts`, the calls and the results: no option is set."""
+def _are_plain(messages: list[Message], parts: list[Part], calls: list[ToolCall], results: list[ToolResult]) -> bool:
+    """Return whether every target accepts the texts in `parts`, the calls and the results: no option is set.
+
+    Each result must have one part, a text.
+    """
+    if results:
+        result_parts = [*map(_parts, results)]
+        if [*map(len, result_parts)].count(1) < len(results):
+            return False
+        parts = [*parts, *chain.from_iterable(result_parts)]
     count = len(parts)
     if [*map(type, parts)].count(Text) < count or [*map(_text_options, parts)].count((None, ())) < count:
+        return False
+    if not _have_source_forms(chain(messages, parts, calls, results)):
         return False
     texts = [*map(_text, parts)]
     if "" in texts or True in map(str.isspace, texts):

@@ -22,6 +22,7 @@ from ...stream.strict import count_values, may_exceed_limits, parse_object, text
 from ...wire.codec import WireCodec
 from ...wire.protocol import Wire
 from .fitted_prefix import PrefixStore
+from .known_settings import KnownSettings, read_request
 
 _SEPARATOR = re.compile(rb"[\s,]*+")
 
@@ -163,6 +164,8 @@ class RequestReading:
 
     store: PrefixStore | None = None
     """The translations of the first messages; set by `decode`, None if they are not stored."""
+    settings: KnownSettings | None = None
+    """The settings of the request; set by `decode`."""
     reused = 0
     """The number of messages that `decode` took from an earlier request."""
     _values: int | None = None
@@ -214,7 +217,7 @@ class RequestReading:
                 return request
             self._prefix, self.new_text = None, self.body
         document = parse_object(self.body)
-        request = self.wire.decode_request(document)
+        request, self.settings = read_request(self.wire, document)
         if self._save is not None and is_top_level(self.body, self._start):
             items = document[self.wire.conversation]
             if (ends := _item_ends(items, request.messages, self.wire)) is not None:
@@ -236,7 +239,7 @@ class RequestReading:
             if type(items) is not list or not items or items[0] != _MARKER:
                 return None
             del items[0]
-            request = self.wire.decode_request(document)
+            request, settings = read_request(self.wire, document)
         except ToolwireError:
             return None
         ends = _item_ends(items, request.messages, self.wire)
@@ -249,7 +252,7 @@ class RequestReading:
         new_messages = request.messages[count:]
         envelope = self._decoded_envelope(request, count, prefix)
         self._remember(envelope, new_messages, ends, prefix)
-        self.reused = len(prefix.messages)
+        self.reused, self.settings = len(prefix.messages), settings
         return replace(envelope, messages=(*envelope.messages, *prefix.messages, *new_messages))
 
     def _decoded_envelope(self, request: Request, count: int, prefix: ConversationPrefix) -> Request:

@@ -33,14 +33,15 @@ from msgspec.structs import replace
 
 from ...ir.events import Event, ReasoningDelta, ReasoningEnd, ReasoningStart, WholePart
 from ...ir.folding import merge_extra
+from ...ir.hosted import ISSUED_HERE
 from ...ir.parts import Artefact, Extra, Part, Reasoning
 from ...ir.pointer import JSON
 from ...ir.request import Message
 from ...ir.response import Response
 from ...ir.text import escape
+from ...wire.hosted import is_issued_here
 
-PREFIX = "TOOLWIRE~"
-"""Signatures of providers are base64, which has no tilde."""
+PREFIX = ISSUED_HERE
 ENVELOPE_WIRES = {"anthropic": ("anthropic", "signature"), "openai_responses": ("openai", "encrypted")}
 """The provider and kind of the artefact in which each wire has room for an envelope."""
 MAX_CONTENTS = 1024 * 1024
@@ -63,7 +64,8 @@ _ESCAPED_LETTER = re.compile(rb"\\u00[457]").search  # each character of the mar
 _ESCAPED_MARK = re.compile(
     b"".join([rb"(?:%b|\\u00%x(?i:%x))" % (re.escape(b"%c" % byte), byte >> 4, byte & 15) for byte in _MARK])
 ).search
-_SLOTS = frozenset({"signature", "data", "encrypted_content"})  # `data` of Anthropic's redacted thinking
+# `data` of Anthropic's redacted thinking; the others are of runs of hosted tools and of citations.
+_SLOTS = frozenset({"signature", "data", "encrypted_content", "id", "tool_use_id", "encrypted_index"})
 _PURPOSE = b"toolwire reasoning envelope"  # the secret may get other uses
 
 
@@ -258,7 +260,8 @@ class AnswerSealer:
 class EnvelopeReader:
     """Open the envelopes of one request for one model.
 
-    `opened` is the number of bytes that were restored. `found` is True after an envelope, also of another model.
+    `opened` is the number of bytes that were restored. `found` is True after an envelope, also of another model, and
+    after a run of a hosted tool that the provider did not run.
     """
 
     __slots__ = ("_envelopes", "found", "opened")
@@ -270,7 +273,7 @@ class EnvelopeReader:
 
     def open_messages(self, messages: list[Message]) -> list[Message]:
         """Return messages of the model with the reasoning of their envelopes; the same list if there are none."""
-        if not any(_find_envelope(part) for message in messages for part in message.parts):
+        if not any(_find_envelope(part) or is_issued_here(part) for message in messages for part in message.parts):
             return messages
         self.found = True
         return [replace(message, parts=tuple(map(self._open_part, message.parts))) for message in messages]
@@ -352,11 +355,8 @@ def _shows_the_same(part: Reasoning, sealed: Reasoning) -> bool:
 
 
 def _find_envelope(part: Part) -> str:
-    if type(part) is Reasoning:
-        for artefact in part.artefacts:
-            if PREFIX in artefact.data:  # also with something before it
-                return artefact.data
-    return ""
+    artefacts = part.artefacts if type(part) is Reasoning else ()
+    return next((item.data for item in artefacts if PREFIX in item.data), "")  # also with something before it
 
 
 def _upstream_digest(key: bytes, wire: str, server: str) -> bytes:

@@ -30,6 +30,7 @@ from ...text.engine.event_builder import Diagnostic
 from ...text.engine.format import Format
 from ...text.styles.json_calls import JsonCalls
 from ..fitting.tool_search import hosted_method, waiting_indices
+from ..fitting.typed_tools import express_items
 from .answers import RETRYABLE_CODES, AnswerReader
 from .control_tokens import TokenGuard
 from .prompts import FREEFORM, AnswerStart, add_instructions, choose_answer_start, render_history, render_turns
@@ -268,6 +269,9 @@ def emulate(request: Request, form: Format | str | EmulationSettings, *, constra
     settings = form if isinstance(form, EmulationSettings) else EmulationSettings(form)
     if request.choice is not None and request.choice.mode == "tool" and not _callable_tools(request, Losses()):
         raise ConfigError(f"the required tool {request.choice.names} is not offered")
+    messages = express_items(request.messages, "")
+    if messages is not request.messages:
+        request = replace(request, messages=messages)
     return Emulation(request, settings.form, constrain=constrain, prompt=settings.prompt_options(request.model))
 
 

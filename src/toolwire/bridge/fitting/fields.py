@@ -192,6 +192,11 @@ def drop_rejected_fields(
     return replace(request, choice=choice, tools=tuple(tools), messages=tuple(messages))
 
 
+def has_rejected_parts(rejected: frozenset[tuple[str, str]], outline: HistoryOutline) -> bool:
+    """Return whether a part of the conversation may have a `rejected` field."""
+    return outline.has_fields(_names_by_group(rejected))
+
+
 def _has_rejected_fields(request: Request, names: Mapping[str, frozenset[str]], outline: HistoryOutline) -> bool:
     """Check for any rejected field first, because almost no request has one."""
     if _is_affected(request.extra, names) or (request.choice is not None and _is_affected(request.choice.extra, names)):
@@ -242,7 +247,7 @@ class _FieldDropper:
 
     def drop_from_tool(self, tool: Tool, path: str) -> Tool:
         """Return a tool without rejected fields. The path of a built-in tool includes the object under its name."""
-        return self.drop(tool, path, tool.name if tool.kind == "builtin" else None)
+        return self.drop(tool, path, tool.name if tool.kind in ("builtin", "typed") else None)
 
     def drop(self, value: _Extensible, path: str, enclosing: str | None = None) -> _Extensible:
         """Return a value without the rejected fields of its `extra`, or the same object.

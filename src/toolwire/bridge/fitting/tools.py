@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from ...ir.errors import ConfigError, EncodeError
 from ...ir.losses import Loss, Losses, Severity
 from ...ir.parts import ToolCall
-from ...ir.pointer import Object, join
+from ...ir.pointer import join
 from ...ir.request import Request, found_in_history
 from ...ir.text import dumps, finite_to_bytes
 from ...ir.tools import Tool, ToolChoice
@@ -26,8 +26,11 @@ from ...wire.protocol import Capabilities, Wire
 from ..conversation.names import NameMap
 from .cache_marks import fit_mark
 from .fields import report_extra
+from .freeform import wrap_tool
+from .hosted_tools import HostedToolFitter, fit_hosted_choice
 from .schemas import ParameterCounts, fit_schemas
 from .tool_search import NO_SEARCH, SearchPlan, fit_search_tool, load_deferred
+from .typed_tools import fit_typed_tool
 
 # Tools that the conversation names are always kept: tools of calls in the history, tools that a search has found, the
 # tools of the tool choice, built-in tools and the search tool itself. A chooser fills the remaining places. Without
@@ -84,7 +87,7 @@ def _named_indices(tools: list[tuple[Tool, int]], request: Request) -> set[int]:
     if request.choice is not None:
         named.update(request.choice.names)
     originals = ((request.tools[index], index) for _, index in tools)
-    return {index for tool, index in originals if tool.kind in ("builtin", "search") or tool.name in named}
+    return {index for tool, index in originals if tool.kind in ("builtin", "search", "typed") or tool.name in named}
 
 
 def _chosen_indices(
@@ -115,10 +118,6 @@ def _chosen_indices(
 def _chooser_error(name: str, problem: str) -> ConfigError:
     hint = "return a non-empty list of some of the given tools, at most `count`"
     return ConfigError(f"the chooser {name} {problem}", hint=hint)
-
-
-WRAPPED_INPUT = "input"
-"""The single argument of a freeform tool on a wire without freeform tools."""
 
 
 def fit_tools(
@@ -208,18 +207,27 @@ def _fit_any(
     can = wire.capabilities
     fitted: list[tuple[Tool, int]] = []
     seen: dict[tuple[str | None, str], int] = {}
+    hosted = HostedToolFitter(request, wire, losses)
     for original, index in _keep_allowed(request, can, losses):
         tool = fit_search_tool(original, index, wire, plan, losses)
+        if tool is not None and tool.kind == "builtin" and wire.name not in tool.extra:
+            tool = hosted.fit(tool, index)
         if tool is None:
             continue
         if tool.kind == "builtin" and wire.name not in tool.extra:
             detail = f"{tool.name!r} belongs to another provider and runs there"
             losses.add(join("tools", index), "built-in tool", "dropped", detail, "error")
             continue
-        if tool.kind == "builtin" and tool.name in can.rejected_kinds:
+        if tool.kind in ("builtin", "typed") and tool.name in can.rejected_kinds and wire.name in tool.extra:
             detail = f"the target's vendor does not support {tool.name!r}"
             losses.add(join("tools", index), "built-in tool", "dropped", detail, "error")
             continue
+        if tool.kind == "typed" and wire.name not in tool.extra:
+            if any(other.name == tool.name and other.kind != "typed" for other in request.tools):
+                detail = f"on this wire it is a function, and another tool has the name {tool.name!r}"
+                losses.add(join("tools", index), "typed tool", "dropped", detail, "error")
+                continue
+            tool = fit_typed_tool(tool, f"/tools/{index}", losses)
         first = seen.setdefault((tool.namespace, tool.name), index)
         if can.unique_names and first != index:
             hint = f"the first one is at /tools/{first}; rename or remove one of them"
@@ -235,12 +243,12 @@ def _fit_any(
 def _fit_tool(tool: Tool, path: str, wire: Wire, names: NameMap, losses: Losses) -> Tool:
     """Fit one tool: its kind, examples, cache mark and name. A built-in tool of the target is unchanged."""
     can = wire.capabilities
-    if tool.kind == "builtin":
+    if tool.kind in ("builtin", "typed"):
         return tool
     if tool.extra:
         report_extra(tool.extra, path, wire.name, losses)
     if tool.kind == "freeform" and not can.freeform:
-        tool = _wrap_tool(tool, path, losses)
+        tool = wrap_tool(tool, path, losses)
     if tool.examples and not can.examples:
         tool = _describe_examples(tool, path, losses)
     if tool.cache is not None:
@@ -254,28 +262,6 @@ def _fit_tool(tool: Tool, path: str, wire: Wire, names: NameMap, losses: Losses)
         losses.add(f"{path}/name", "tool name", "rewritten", detail, "info")
         tool = replace(tool, name=name, namespace=namespace)
     return tool
-
-
-def _wrap_tool(tool: Tool, path: str, losses: Losses) -> Tool:
-    """Convert a freeform tool to a function with one string argument, for a target without freeform tools."""
-    argument: Object = {"type": "string"}
-    detail = f"sent as a function with one argument, `{WRAPPED_INPUT}`; calls are returned as freeform calls"
-    losses.add(path, "freeform tool", "rewritten", detail, "info")
-    if tool.grammar is not None:
-        argument["description"] = f"Must match this {tool.grammar.syntax} grammar:\n{tool.grammar.definition}"
-        losses.add(f"{path}/grammar", "grammar", "weakened", "sent in the description, not enforced")
-    schema = {
-        "type": "object",
-        "properties": {WRAPPED_INPUT: argument},
-        "required": [WRAPPED_INPUT],
-        "additionalProperties": False,
-    }
-    return replace(tool, kind="function", input_schema=schema, grammar=None)
-
-
-def wrap_freeform(call: ToolCall) -> ToolCall:
-    """Convert a freeform call to a call of the function that replaces its tool."""
-    return replace(call, kind="function", arguments={WRAPPED_INPUT: call.raw or ""}, raw=None)
 
 
 def _describe_examples(tool: Tool, path: str, losses: Losses) -> Tool:
@@ -325,15 +311,19 @@ def fit_choice(request: Request, tools: list[tuple[Tool, int]], can: Capabilitie
     """
     choice = request.choice
     if all(index < 0 for _, index in tools):
-        fitted = ToolChoice("none") if tools else None  # the tools only explain the history
-        if choice is not None and choice.mode not in ("auto", fitted and fitted.mode):
+        nothing = ToolChoice("none") if tools else None  # the tools only explain the history
+        if choice is not None and choice.mode not in ("auto", nothing and nothing.mode):
             severity: Severity = "info" if choice.mode == "none" else "warning"
             losses.add(join("choice"), "tool choice", "dropped", "no tools are declared", severity)
-        return fitted
+        return nothing
     if choice is None or choice.mode == "auto":
         return _validate_strict(choice, tools, can, losses)
     if choice.names:
         choice = _restrict_to_declared(request, choice, tools, losses)
+    fitted = fit_hosted_choice(choice, tools, can, losses)
+    if fitted is None:
+        return None
+    choice = fitted
     _refuse_forced_thinking(request, choice, can)
     if choice.mode == "allowed" and "allowed" not in can.choices:
         choice = ToolChoice("required" if choice.required else "auto")

@@ -9,13 +9,14 @@ from typing import Any
 from msgspec.structs import replace
 
 from ...ir.losses import Losses
-from ...ir.parts import Artefact, Media, MediaKind, Opaque, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
+from ...ir.parts import Artefact, Media, Opaque, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
 from ...ir.pointer import join
 from ...ir.request import Message, Request, Role
 from ...ir.text import dumps
 from ...ir.tools import SEARCH_TOOLS
 from ...schema.lowering.lowered import Lowered
-from ...wire.content import guess_media_type, media_placeholder, structured_as_text
+from ...wire.content import guess_media_type, media_placeholder, recognise_media_type, structured_as_text
+from ...wire.hosted import is_issued_here, without_issued
 from ...wire.protocol import Wire
 from ..conversation.fitted_prefix import FittedPrefix
 from ..conversation.history import (
@@ -29,14 +30,16 @@ from ..conversation.history import (
     message_index,
     sign_first_call,
 )
+from ..conversation.media import content_kind
 from ..conversation.names import IdAllocator, NameMap
 from ..conversation.outline import fit_plain, read_plain
 from ..conversation.provider_state import compaction_summary
 from .cache_marks import fit_mark
 from .fields import own_artefacts, report_extra
+from .freeform import wrap_freeform
+from .hosted_tools import fit_run
 from .reasoning import drop_unlinked, without_id
 from .tool_search import HistorySearch, read_hosted
-from .tools import wrap_freeform
 
 ERROR_MARK = "[tool error] "
 """The prefix of the text of a failed result where the target has no error flag."""
@@ -224,10 +227,14 @@ class TurnFitter:
         if part.cache is None and not part.artefacts and not part.extra:
             return part
         path = location_pointer(location)
-        report_extra(part.extra, path, self._wire.name, self._losses)
+        extra = without_issued(part.extra)
+        if extra is not part.extra:
+            detail = "the provider has not found the pages, so it would refuse the citations"
+            self._losses.add(f"{path}/citations", "citations", "dropped", detail, "info")
+        report_extra(extra, path, self._wire.name, self._losses)
         artefacts = self._own_artefacts(part.artefacts, path)
         cache = self._fit_mark(part, "part", path)
-        return Text(part.text, cache, artefacts, part.extra) if part.text or artefacts else None
+        return Text(part.text, cache, artefacts, extra) if part.text or artefacts else None
 
     def _fit_mark(self, part: Text | Media | ToolCall | ToolResult, element: str, path: str) -> str | None:
         mark = fit_mark(part, element, self._wire, path, self._losses)
@@ -256,6 +263,8 @@ class TurnFitter:
         can = self._can
         if call.raw == "":
             call = call.with_explicit_arguments()  # some servers send "" for no arguments
+        if call.kind == "typed":
+            call = replace(call, kind="function")  # an answer of another provider, in the items of the client
         is_ordinary = call.kind == "function" and call.namespace is None and not self._search.is_planned
         if not is_ordinary and self._search.concerns(call):
             call = self._search.fit_call(call, can, location_pointer(location), self._losses)
@@ -402,21 +411,22 @@ class TurnFitter:
             detail = f"it is stored by {part.owner} as {part.file_id!r}; other providers cannot read it"
             self._losses.add(path, part.kind, "dropped", detail, "error")
             return media_placeholder(part)
-        if (kind := _content_kind(part)) != part.kind:
+        if (kind := content_kind(part)) != part.kind:
             part = replace(part, kind=kind)
         if part.kind not in self._can.media:
             self._losses.add(path, part.kind, "dropped", f"the target does not support {part.kind}", "error")
             return media_placeholder(part)
         report_extra(part.extra, path, self._wire.name, self._losses)
-        if part.media_type is None and part.data is not None and part.name is not None:
-            part = replace(part, media_type=guess_media_type(part.name))
+        if part.media_type is None and part.data is not None:
+            media_type = recognise_media_type(part.data) or guess_media_type(part.name or "")
+            part = part if media_type is None else replace(part, media_type=media_type)
         if part.cache is None:
             return part
         return replace(part, cache=self._fit_mark(part, "part", path))
 
     def _fit_opaque(self, part: Opaque, location: PartLocation) -> Opaque | Text | None:
         """Return a block of this wire, or a compaction summary as text; report any other as dropped, and return None."""
-        if part.wire == self._wire.name:
+        if part.wire == self._wire.name and not is_issued_here(part):
             if part.type not in self._can.rejected_kinds:
                 return part
             detail = f"the target's vendor does not support {part.type}"
@@ -424,6 +434,9 @@ class TurnFitter:
             return None
         if read_hosted(part) is not None:
             return self._search.fit_hosted(part, self._wire, location_pointer(location), self._losses)
+        run = fit_run(part, location_pointer(location), self._losses)
+        if run is not None:
+            return run
         summary = compaction_summary(part)
         if summary is not None:
             self._losses.add(location_pointer(location), part.type, "rewritten", "the summary is sent as text", "info")
@@ -443,16 +456,6 @@ def _mark_error(parts: tuple[Text | Media | Opaque, ...]) -> tuple[Text | Media 
     if isinstance(first, Text):
         return (replace(first, text=ERROR_MARK + first.text), *parts[1:])
     return (Text(ERROR_MARK), *parts)
-
-
-def _content_kind(part: Media) -> MediaKind:
-    """Return the kind of the content: providers reject audio and video as a file, and a document as an image."""
-    media_type = part.media_type or ""
-    if media_type.startswith("audio/"):
-        return "audio"
-    if media_type.startswith("video/"):
-        return "video"
-    return "file" if media_type == "application/pdf" else part.kind
 
 
 _FITTERS: dict[type, Callable[[TurnFitter, Any, PartLocation], Part | None]] = {

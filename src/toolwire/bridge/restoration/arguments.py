@@ -24,7 +24,7 @@ from ...schema.lowering.codec import FieldCodec, apply_codec
 from ...schema.lowering.lowered import Lowered
 from ...stream.scanner import Scanner
 from ...stream.strict import parse
-from ..fitting.tools import WRAPPED_INPUT
+from ..fitting.freeform import WRAPPED_INPUT
 
 
 class PropertyLifter:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
+from operator import attrgetter, methodcaller
 from typing import Any
 
 from msgspec import Struct
@@ -159,6 +160,24 @@ class LogprobConverter:
         return stop if stop is None else replace(stop, extra=self._put(choice, stop.extra, target))
 
 
+_extra = attrgetter("extra")
+
+
+def _has_only_forms(response: Response) -> bool:
+    """Return whether an answer has no fields of its provider besides the form of the document. Nearly all have none."""
+    stop, usage, parts = response.stop, response.usage, response.parts
+    if response.alternatives or (stop is not None and stop.extra):
+        return False
+    if usage is not None and (usage.extra or usage.tool_input):
+        return False
+    if Opaque in map(type, parts) or any(map(_extra, parts)):
+        return False
+    return all(map(_is_form, response.extra))
+
+
+_is_form = methodcaller("endswith", "~")
+
+
 def may_have_logprobs(response: Response) -> bool:
     """Return whether an answer may have log probabilities. Nearly all have none, and need no converter."""
     stop = response.stop
@@ -201,6 +220,9 @@ class AnswerReporter(Struct, eq=False):
 
     def report_response(self, response: Response) -> Response:
         """Report the losses of a complete answer and its alternatives. Return it with converted log probabilities."""
+        if _has_only_forms(response):
+            self._sizes[0] = len(response.parts)
+            return response
         if not may_have_logprobs(response):
             self._report_whole(response)
             return response
@@ -264,11 +286,11 @@ class AnswerReporter(Struct, eq=False):
 
     def _report_stream_fault(self, event: StreamFault) -> None:
         self._report_end(event.end)
-        self.report_fault()
+        self.report_fault(has_items=any(self._sizes.values()))
 
-    def report_fault(self) -> None:
+    def report_fault(self, *, has_items: bool) -> None:
         """Report that the items so far are not an answer, because a fault ended it."""
-        if any(self._sizes.values()):
+        if has_items:
             detail = "the answer ends in an error: none of its calls may be run"
             self._losses.add("", "answer", "dropped", detail, "error")
 

@@ -47,21 +47,25 @@ from ...ir.events import (
     TextDelta,
     TextEnd,
     TextStart,
+    UsageUpdate,
     WholePart,
 )
-from ...ir.folding import unfold_end
+from ...ir.folding import fold, unfold, unfold_end
 from ...ir.losses import Losses
 from ...ir.parts import CallKind, Opaque, Part, Refusal, Text, ToolCall
 from ...ir.pointer import Object, join
 from ...ir.response import Fault, Response, Stop
-from ...ir.text import escape
+from ...ir.text import dumps, escape
 from ...ir.tools import Tool
 from ...schema.lowering.lowered import Lowered
 from ...wire.protocol import Capabilities
+from ...wire.typed_tools import FitArguments
 from ..conversation.names import IdAllocator
+from ..fitting.freeform import WRAPPED_INPUT
+from ..fitting.hosted_tools import hosted_codec
 from ..fitting.tool_search import HostedSearchConverter
-from ..fitting.tools import WRAPPED_INPUT
 from .arguments import ArgumentLifter, FreeformUnwrapper, HeldArguments, NullGuard, argument_events
+from .hosted_answers import HostedAnswer, has_hosted_content
 from .output import AnswerLifter
 from .repair import CallRepairer
 
@@ -73,7 +77,13 @@ class RequestChanges(Protocol):
     output: Lowered | None
 
     @property
+    def typed(self) -> dict[str, FitArguments]: ...
+    @property
     def is_single_call(self) -> bool: ...
+    @property
+    def source(self) -> str: ...
+    @property
+    def has_hosted(self) -> bool: ...
     @property
     def call_ids(self) -> list[str]: ...
     @property
@@ -119,6 +129,7 @@ class Restorer:
         "_one_call",
         "_open_calls",
         "_original_name",
+        "_passes_text",
         "_refusals",
         "_refused",
         "_repairer",
@@ -126,8 +137,10 @@ class Restorer:
         "_search",
         "_sizes",
         "_truncated",
+        "_typed",
         "_wrapped",
         "fault",
+        "hosted",
         "losses",
     )
 
@@ -145,11 +158,14 @@ class Restorer:
         self._restore_fault = changes.restore_fault
         self._one_call = changes.is_single_call
         self._wrapped = changes.wrapped
+        self._typed = changes.typed
         self._search = changes.original_search()
         search_wire = "" if client is None else client.search_wire
         self._hosted = HostedSearchConverter(search_wire, changes.find_tool, is_output=True)
+        self.hosted = _make_hosted(changes, client, losses)
         self._lifts = changes.lifts
         self._answer = None if changes.output is None else AnswerLifter(changes.output, losses)
+        self._passes_text = self._answer is None and not (self.hosted is not None and self.hosted.reads_text)
         self._repairer = repairer
         self._refusals = client is not None and client.refusals  # the client's wire has refusals as text
         self._refused: set[int] = set()  # choices whose refusal the provider sent as text already
@@ -169,6 +185,10 @@ class Restorer:
 
         restorer.restore(response) == fold(restorer.feed(event) for each event of unfold(response))
         """
+        if self.hosted is not None:
+            if has_hosted_content(response, self.hosted.source):
+                return self._restore_hosted(response)
+            self.hosted = None
         self._ids.salt = response.id
         choices: list[list[Part]] = []
         for choice, parts in enumerate((response.parts, *[other.parts for other in response.alternatives])):
@@ -176,6 +196,10 @@ class Restorer:
             if self.fault is not None:
                 return replace(response, parts=tuple(choices[0]), stop=None, alternatives=(), fault=self.fault)
         return self._restore_end(response, choices)
+
+    def _restore_hosted(self, response: Response) -> Response:
+        """Restore a whole answer with hosted tools by its events: a run may become another number of parts."""
+        return fold(event for whole in unfold(response) for event in self.feed(whole))
 
     def _restore_parts(self, choice: int, parts: tuple[Part, ...]) -> list[Part]:
         """Restore the parts of a choice, up to a call that ends the answer in a fault.
@@ -206,7 +230,7 @@ class Restorer:
     def _restore_call(self, key: int, choice: int, call: ToolCall) -> ToolCall | None:
         """Restore a whole call; return None if it ends the answer in a fault."""
         start = CallStart(key, call.id, call.name, call.kind, call.namespace, choice)
-        (client_start,) = self._start_call(start)
+        client_start: CallStart = self._start_call(start)[-1]  # type: ignore[assignment]
         *_, end = self._end_call(CallEnd(key, call.arguments, call.raw, call.state))
         if type(end) is not CallEnd:
             return None
@@ -252,7 +276,7 @@ class Restorer:
             return ()
         kind = type(event)
         if kind is TextDelta:
-            return (event,) if self._answer is None else self._answer.feed(event)  # type: ignore[arg-type]
+            return (event,) if self._passes_text else self._feed_text(event)  # type: ignore[arg-type]
         if kind is CallDelta:
             return self._feed_delta(event) if self._converting else (event,)  # type: ignore[arg-type]
         step = _STEPS.get(kind)
@@ -281,7 +305,7 @@ class Restorer:
             return False
         if kind is CallDelta:
             return not self._converting
-        return kind is ReasoningDelta or (kind is TextDelta and self._answer is None)
+        return kind is ReasoningDelta or (kind is TextDelta and self._passes_text)
 
     def _feed_delta(self, event: CallDelta) -> tuple[Event, ...]:
         converter = self._converting.get(event.key)
@@ -294,6 +318,8 @@ class Restorer:
 
     def _start_response(self, event: ResponseStart) -> tuple[Event, ...]:
         self._ids.salt = event.id
+        if self.hosted is not None:
+            self.hosted.salt = event.id
         return (event,)
 
     def _start_item(self, event: TextStart | ReasoningStart | PartStart) -> tuple[Event, ...]:
@@ -306,19 +332,33 @@ class Restorer:
                 self._refused.add(event.choice)
             elif self._answer is not None:
                 self._answer.start(event.key, path)
-        return (event,)
+        return (event,) if self.hosted is None else self.hosted.start_item(event, path)
+
+    def _feed_text(self, event: TextDelta) -> tuple[Event, ...]:
+        """Lift the text of a structured answer, and collect the text that citations refer to."""
+        events: tuple[Event, ...] = (event,) if self._answer is None else self._answer.feed(event)
+        return events if self.hosted is None else self.hosted.feed_text(events)
 
     def _end_text(self, event: TextEnd) -> tuple[Event, ...]:
-        return (event,) if self._answer is None else self._answer.end(event)
+        events: tuple[Event, ...] = (event,) if self._answer is None else self._answer.end(event)
+        return events if self.hosted is None else self.hosted.feed_text(events)
 
     def _take_part(self, event: WholePart) -> tuple[Event, ...]:
-        path = self._announced.get(event.key) or self._add_item(event.key, event.choice)
-        if type(event.part) is not Opaque:
-            return (event,)
-        part = self._hosted.convert(event.part, path, self.losses)
-        if part is None:
-            return ()
-        return (event,) if part is event.part else (WholePart(event.key, part, event.choice),)
+        announced = self._announced.get(event.key)
+        path = announced or self._add_item(event.key, event.choice)
+        part: Part | None = event.part
+        if type(part) is Opaque:
+            part = self._hosted.convert(part, path, self.losses)
+            if part is None:
+                return ()
+            if part is not event.part:
+                event = WholePart(event.key, part, event.choice)
+        return (event,) if self.hosted is None else self.hosted.take_part(event, path, is_placed=announced is not None)
+
+    def _note_usage(self, event: UsageUpdate) -> tuple[Event, ...]:
+        if self.hosted is not None:
+            self.hosted.note_usage(event.usage)
+        return (event,)
 
     def _add_item(self, key: int, choice: int) -> str:
         """Register an item, and return its path in the answer."""
@@ -327,12 +367,14 @@ class Restorer:
         self._last_key[choice] = key
         return f"{_choice_path(choice)}/parts/{number}"
 
-    def _start_call(self, event: CallStart) -> tuple[CallStart]:
+    def _start_call(self, event: CallStart) -> tuple[Event, ...]:
         """Return the start of a call with the client's name and id; register it and the conversion of its arguments."""
         path = self._add_item(event.key, event.choice)
         self._count_call(event.choice, path)
         kind: CallKind = "freeform" if event.name in self._wrapped else event.kind
         namespace, name = self._original_name(event.namespace, event.name)
+        if event.name in self._typed and event.kind == "function":
+            kind = "typed"
         if self._search is not None and (event.kind == "search" or name == self._search.name):
             namespace, name = self._search.namespace, self._search.name
             kind = "search" if self._search.kind == "search" else "function"
@@ -344,7 +386,7 @@ class Restorer:
         if converter is not None:
             self._converting[event.key] = converter
         self._open_calls[event.key] = _OpenCall(start, event.name, path, converter)
-        return (start,)
+        return (start,) if self.hosted is None else self.hosted.start_item(start, path)
 
     def _make_converter(self, event: CallStart) -> _Converter | None:
         """Return the converter for the arguments of a call, or None if they pass unchanged."""
@@ -354,7 +396,7 @@ class Restorer:
             return None
         lowered = self._lifts.get(event.name)
         lifter = None if lowered is None else ArgumentLifter(event.key, lowered)
-        if self._repairer is not None:
+        if self._repairer is not None or event.name in self._typed:
             return HeldArguments(lifter)
         return lifter or NullGuard()
 
@@ -371,6 +413,9 @@ class Restorer:
         events: tuple[Event, ...] = (end,) if call.converter is None else call.converter.end(end)
         events = self._repair_values(events, call)
         end = events[-1]  # type: ignore[assignment]
+        if call.start.kind == "typed":
+            end = self._fit_typed(end, call)
+            events = argument_events(end)
         if end.state == "truncated":
             self._truncated.setdefault(call.start.choice, (event.key, call.name))
         elif end.state == "invalid" and self._is_damage_hidden(call.start):
@@ -403,12 +448,26 @@ class Restorer:
         repaired = self._repairer.repair_call(call.start, events[-1], call.name)  # type: ignore[arg-type]
         return events if repaired is None else argument_events(repaired)
 
+    def _fit_typed(self, end: CallEnd, call: _OpenCall) -> CallEnd:
+        """Return the arguments as the client's item holds them; the call is `invalid` if no item can hold them."""
+        if end.state != "complete" or end.arguments is None:
+            return end
+        fitted = self._typed[call.name](end.arguments)
+        if fitted is None:
+            return replace(end, arguments=None, raw=dumps(end.arguments), state="invalid")
+        has_same_form = not fitted.keys().isdisjoint(end.arguments)
+        for name, value in end.arguments.items() if has_same_form else ():
+            if name not in fitted and value not in (None, "", [], {}):
+                detail = "the item of the call has no such field, or it has another type"
+                self.losses.add(f"{call.path}/arguments{join(name)}", f"argument {name}", "dropped", detail)
+        return replace(end, arguments=fitted, raw=None)
+
     def _is_damage_hidden(self, start: CallStart) -> bool:
         """Return whether the client cannot detect that this call is broken.
 
         Arguments as objects count in the first choice only: another choice is not worth losing the answer.
         """
-        return start.kind == "freeform" or (self._object_arguments and start.choice == 0)
+        return start.kind in ("freeform", "typed") or (self._object_arguments and start.choice == 0)
 
     def _fail(self, fault: Fault) -> tuple[Event, ...]:
         self.fault = fault
@@ -433,7 +492,7 @@ class Restorer:
             stops[choice] = self._adjust_stop(choice, stop)
         if tuple(stops) != event.stops:
             event = replace(event, stops=tuple(stops))
-        return (*events, event)
+        return (*events, event) if self.hosted is None else (*events, *self.hosted.finish(event))
 
     def _complete_stop(self, choice: int, stop: Stop | None) -> Stop:
         """Return a stop for an answer without one: some servers end without a reason, but every client needs one."""
@@ -450,7 +509,11 @@ class Restorer:
 
     def _fault(self, event: StreamFault) -> tuple[Event, ...]:
         withheld = () if self._answer is None else self._answer.flush()
-        return (*withheld, replace(event, fault=self._restore_fault(event.fault)))
+        return (*withheld, *self.release(), replace(event, fault=self._restore_fault(event.fault)))
+
+    def release(self) -> tuple[Event, ...]:
+        """Return the end of a text that was held back for citations, because the answer ends here without its end."""
+        return () if self.hosted is None else self.hosted.release()
 
     def _report_other_arguments(self, arguments: Object | None, path: str) -> None:
         for name in arguments or ():
@@ -471,6 +534,19 @@ class Restorer:
         if self._one_call and self._calls[choice] == 2:
             detail = "the request asked for one call at a time; the target has no switch for it, or ignored it"
             self.losses.add(path, "one call at a time", "weakened", detail)
+
+
+def _make_hosted(changes: RequestChanges, client: Capabilities | None, losses: Losses) -> HostedAnswer | None:
+    """Return the converter of hosted tools, or None if source and client are the same, or one of them has none.
+
+    Without a hosted tool in the request, an answer may still have citations, as answers of Perplexity do.
+    """
+    if client is None or not client.hosted_wire or changes.source in ("", client.hosted_wire):
+        return None
+    source, target = hosted_codec(changes.source), hosted_codec(client.hosted_wire)
+    if source is None or target is None:
+        return None
+    return HostedAnswer(source, target, losses, reads_text=changes.has_hosted)
 
 
 _TRUNCATING_STOPS = frozenset({"length", "context_window", "content_filter", "refusal"})
@@ -494,6 +570,7 @@ _STEPS: dict[type, Callable[[Restorer, Any], tuple[Event, ...]]] = {
     ReasoningStart: Restorer._start_item,
     PartStart: Restorer._start_item,
     WholePart: Restorer._take_part,
+    UsageUpdate: Restorer._note_usage,
     CallStart: Restorer._start_call,
     CallEnd: Restorer._end_call,
     StreamFault: Restorer._fault,

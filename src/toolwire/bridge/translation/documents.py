@@ -213,15 +213,22 @@ def _translate_response(document: Object, source: str, target: str, request: JSO
     answer = reader.decode_response(document)
     found_losses = Losses()
     canonical = _decode_client_request(request, writer)
-    response = convert_response(answer, _make_exchange(canonical, reader), writer, found_losses)
+    converted = convert_response(answer, _make_exchange(canonical, reader), writer, found_losses)
+    response = converted.response
     if response.fault is not None:
         before = _locate_answer_losses(found_losses, document, reader, answer, None)
         return _write_fault(response.fault, writer, document, before)
     encoded, encode_losses = writer.encode_response(response, canonical)
-    found_losses.extend(encode_losses)
+    converted.encoder_losses.extend(encode_losses)
     if not len(found_losses):
         return Translation(encoded, model=response.model)
-    destination = TargetDocument(encoded, writer.locator(response))
+    written = writer.locator(response)
+
+    def find(path: str) -> str | None:
+        found = converted.find(path)
+        return None if found is None else written(found)
+
+    destination = TargetDocument(encoded, find)
     losses = partial(_locate_answer_losses, found_losses, document, reader, answer, destination)
     return Translation(encoded, losses, model=response.model)
 
@@ -232,7 +239,7 @@ def _decode_client_request(request: JSON, client: Wire) -> Request | None:
 
 def _make_exchange(request: Request | None, upstream: Wire) -> Exchange:
     if request is None:
-        return Exchange()
+        return Exchange(wire=upstream)
     return prepare(drop_stored(request, upstream.name), upstream, choose=keep_all).exchange
 
 
@@ -297,13 +304,13 @@ class StreamTranslation:
             return
         reader, writer = get(source), get(target)
         canonical = None if request is None else writer.decode_request(parse_body(request))
-        exchange = Exchange()
+        exchange = Exchange(wire=reader)
         if canonical is not None:
             exchange = prepare(drop_stored(canonical, reader.name), reader, choose=keep_all).exchange
         self._decoder = reader.stream_decoder()
         self._encoder = writer.stream_encoder(canonical)
         self._converter = AnswerConverter(exchange, writer, self.losses)
-        self._decoder.losses = self._encoder.losses = self.losses
+        self._decoder.losses, self._encoder.losses = self.losses, self._converter.encoder_losses
 
     def feed(self, data: bytes) -> bytes:
         """Translate more bytes; return nothing after an error. A broken stream sets `error` and ends in an error event.

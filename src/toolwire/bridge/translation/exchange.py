@@ -8,23 +8,28 @@ its name in the request; a provider knows its sent name or its position.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import attrgetter
+from typing import NamedTuple
 
 from msgspec.structs import asdict, replace
 
 from ...ir.errors import ToolwireError
 from ...ir.events import CallDelta, Event, ReasoningDelta, TextDelta
-from ...ir.losses import Losses
+from ...ir.losses import Losses, RelocatedLosses
 from ...ir.parts import Opaque, ToolCall
 from ...ir.pointer import JSON, join, nearest_existing, resolve, split
 from ...ir.request import Request
 from ...ir.response import Breach, Fault, Response
 from ...ir.tools import SEARCH_TOOLS, Tool
 from ...schema.lowering.lowered import Lowered
+from ...wire.hosted import HostedCodec
 from ...wire.protocol import Capabilities, Wire
+from ...wire.typed_tools import FitArguments
 from ..conversation.names import NameMap
 from ..fitting.tool_search import NO_SEARCH, SearchPlan
+from ..fitting.typed_tools import typed_calls
+from ..restoration.hosted_answers import has_hosted_content
 from ..restoration.provider_fields import AnswerReporter
 from ..restoration.repair import CallRepairer
 from ..restoration.restorer import Restorer
@@ -97,6 +102,7 @@ class Exchange:
         "output",
         "required",
         "search",
+        "text_tools",
     )
 
     def __init__(
@@ -121,6 +127,8 @@ class Exchange:
         """The form of a tool search on the target."""
         self.required = required
         """The call that the schema of the answer enforces, if a forced choice was sent so."""
+        self.text_tools: tuple[Tool, ...] = ()
+        """The tools of a model without tool calls, which its prompt has as text."""
         self._names = names
         self._request = request
         self._has_freeform = has_freeform  # of the target; otherwise freeform tools were sent as functions
@@ -132,6 +140,16 @@ class Exchange:
     def is_single_call(self) -> bool:
         """True if the request allows only one call at a time."""
         return self._request is not None and self._request.parallel is False
+
+    @property
+    def source(self) -> str:
+        """The wire of the answer, or "" if it is not known."""
+        return "" if self._wire is None else self._wire.name
+
+    @property
+    def has_hosted(self) -> bool:
+        """True if the provider may run a tool of the request, or if the request is not known."""
+        return self._request is None or "builtin" in map(_kind, self._request.tools)
 
     @property
     def call_ids(self) -> list[str]:
@@ -153,6 +171,16 @@ class Exchange:
             [to_wire(tool.namespace, tool.name) for tool in self._request.tools if tool.kind == "freeform"]
         )
 
+    @property
+    def typed(self) -> dict[str, FitArguments]:
+        """The functions that replace typed tools whose calls have items of their own, by their names on the target."""
+        if self.text_tools:
+            functions = [(replace(tool, kind="function"), index) for index, tool in enumerate(self.text_tools)]
+            return typed_calls(functions, self.text_tools)
+        if self._request is None or "typed" not in map(_kind, self._request.tools):
+            return {}
+        return typed_calls(self._fitted, self._request.tools)
+
     def restore(
         self,
         response: Response,
@@ -162,11 +190,11 @@ class Exchange:
         repairer: CallRepairer | None = None,
     ) -> Response:
         """Return the answer in the terms of the request; `client` has the capabilities of the wire it is written to."""
-        if repairer is None and self._is_unchanged(response):
+        if repairer is None and self.is_unchanged(response, client):
             return response
         return self.make_restorer(losses, client, repairer=repairer).restore(response)
 
-    def _is_unchanged(self, response: Response) -> bool:
+    def is_unchanged(self, response: Response, client: Capabilities | None) -> bool:
         """Return True if a `Restorer` would return an answer equal to this one, and report no loss.
 
         Most answers are of this kind: one choice with a stop reason, complete calls with new ids, tools with the same
@@ -180,7 +208,16 @@ class Exchange:
         kinds = [*map(type, response.parts)]
         if Opaque in kinds:
             return False
-        return ToolCall not in kinds or self._are_unchanged([part for part in response.parts if type(part) is ToolCall])
+        if ToolCall in kinds and not self._are_unchanged([part for part in response.parts if type(part) is ToolCall]):
+            return False
+        return not self._has_citations(response, client)
+
+    def _has_citations(self, response: Response, client: Capabilities | None) -> bool:
+        """Return whether an answer has citations or metadata of hosted tools that the client's wire represents."""
+        codec: HostedCodec | None = getattr(self._wire, "hosted", None)
+        if codec is None or client is None or client.hosted_wire in ("", self.source):
+            return False
+        return has_hosted_content(response, codec)
 
     def _are_unchanged(self, calls: list[ToolCall]) -> bool:
         """Return whether a `Restorer` would return these calls as they are."""
@@ -194,6 +231,8 @@ class Exchange:
         if not all(map(_arguments, calls)):  # their text may be empty, or null
             return False
         names, call_names = self._names, [*map(_call_name, calls)]
+        if not self.typed.keys().isdisjoint(call_names):
+            return False
         return self.wrapped.isdisjoint(call_names) and (names is None or names.keeps_all(call_names))
 
     def restore_fault(self, fault: Fault) -> Fault:
@@ -240,11 +279,14 @@ DELTAS = frozenset({TextDelta, ReasoningDelta, CallDelta})
 class AnswerConverter:
     """Convert the events of one answer for a client of `writer`. After a fault it returns no more events."""
 
-    __slots__ = ("_reporter", "_restorer", "has_started", "restore_delta")
+    __slots__ = ("_reporter", "_restorer", "encoder_losses", "has_started", "restore_delta")
 
     def __init__(self, exchange: Exchange, writer: Wire, losses: Losses) -> None:
         self._restorer = exchange.make_restorer(losses, writer.capabilities)
-        self._reporter = AnswerReporter(writer.name, losses)
+        runs = self._restorer.hosted
+        self.encoder_losses = losses if runs is None else RelocatedLosses(losses, runs.locate)
+        """The losses for the encoder of the answer, whose paths are paths of the client's answer."""
+        self._reporter = AnswerReporter(writer.name, self.encoder_losses)
         self.restore_delta = self._restorer.feed
         """Like `feed`, for deltas only, which have no losses."""
         self.has_started = False
@@ -261,16 +303,31 @@ class AnswerConverter:
         if self.fault is not None:
             return ()
         self.has_started = True
-        events = self._restorer.feed(self._reporter.report_event(event))
-        if self._restorer.fault is not None:
-            self._reporter.report_fault()
-        return events
+        return tuple([self._reporter.report_event(restored) for restored in self._restorer.feed(event)])
 
 
-def convert_response(response: Response, exchange: Exchange, writer: Wire, losses: Losses) -> Response:
+class ConvertedAnswer(NamedTuple):
+    """An answer for the client. Its parts may have other numbers than the provider's, if it has hosted tools."""
+
+    response: Response
+    encoder_losses: Losses  # for its encoder, whose paths are paths of the client's answer
+    find: Callable[[str], str | None]  # the path in it of a path in the provider's answer
+
+
+def convert_response(response: Response, exchange: Exchange, writer: Wire, losses: Losses) -> ConvertedAnswer:
     """Convert a whole answer."""
-    reporter = AnswerReporter(writer.name, losses)
-    converted = exchange.restore(reporter.report_response(response), losses, writer.capabilities)
-    if converted.fault is not None:
-        reporter.report_fault()
-    return converted
+    restored, encoder_losses, find = response, losses, _same_path
+    if not exchange.is_unchanged(response, writer.capabilities):
+        restorer = exchange.make_restorer(losses, writer.capabilities)
+        restored = restorer.restore(response)
+        if restorer.hosted is not None:
+            encoder_losses, find = RelocatedLosses(losses, restorer.hosted.locate), restorer.hosted.find
+    reporter = AnswerReporter(writer.name, encoder_losses)
+    reported = reporter.report_response(restored)
+    if reported.fault is not None:
+        reporter.report_fault(has_items=bool(response.parts or response.alternatives))
+    return ConvertedAnswer(reported, encoder_losses, find)
+
+
+def _same_path(path: str) -> str | None:
+    return path

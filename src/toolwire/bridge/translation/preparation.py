@@ -11,58 +11,43 @@ requests itself calls it after `prepare`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Iterable
 from operator import attrgetter
 
-import msgspec
 from msgspec.structs import replace
 
 from ...ir.losses import Loss, Losses
 from ...ir.pointer import join, split
-from ...ir.request import Request
+from ...ir.request import ReasoningConfig, Request
 from ...ir.tools import Tool
 from ...wire import get
 from ...wire.codec import WireCodec
-from ...wire.models.capabilities import UNKNOWN_MODEL, ModelCapabilities
-from ...wire.models.profiles import fit_codec, match_capabilities
-from ...wire.params import NO_PARAMS
-from ...wire.protocol import Capabilities, Encoded, Wire
-from ..conversation.fitted_prefix import PrefixReuse, PrefixStore, encode_marked
+from ...wire.models.capabilities import ModelCapabilities
+from ...wire.models.profiles import match_capabilities
+from ...wire.protocol import Encoded, Wire
+from ..conversation.fitted_prefix import PrefixReuse, PrefixStore, encode_onto
 from ..conversation.history import DraftMessage, location_pointer, message_index, message_locations
-from ..conversation.names import NameMap
-from ..conversation.outline import outline_history
+from ..conversation.known_settings import KnownSettings
+from ..conversation.outline import HistoryOutline, outline_history
 from ..conversation.provider_state import find_stored
 from ..fitting.cache_marks import has_body_mark, limit_marks, place_marks
-from ..fitting.fields import drop_rejected_fields, fit_extra, fit_params, limit_output, report_extra
+from ..fitting.fields import fit_extra
 from ..fitting.history import fit_history
-from ..fitting.reasoning import fit_reasoning, fit_reasoning_to_history
-from ..fitting.schemas import FREE_OUTPUT, add_instructions, fit_output
-from ..fitting.tool_search import NO_SEARCH, SearchPlan, plan_search
-from ..fitting.tools import ToolChooser, are_plain_functions, fit_choice, fit_tools
+from ..fitting.hosted_tools import allow_hosted
+from ..fitting.reasoning import fit_reasoning_to_history
+from ..fitting.schemas import add_instructions
+from ..fitting.tools import ToolChooser
+from ..fitting.typed_tools import express_items, has_typed_parts
 from .exchange import Exchange
-from .required_call import fit_required_call
+from .settings import FittedSettings, KnownFit, LastSettings, find_known_fit, fit_last, fit_settings, make_key
 
-
-def make_key(
-    request: Request, wire: Wire, history_model: str | None, tools: list[tuple[Tool, int]], plan: SearchPlan
-) -> Hashable | None:
-    """Return everything besides the messages that fitting a history depends on; None if it has no JSON form.
-
-    `tools` are the fitted ones. The JSON text is compared, because values that are equal may differ.
-    """
-    try:
-        return wire, msgspec.json.encode((request.model, history_model, request.tools, tools, plan))
-    except (TypeError, ValueError, OverflowError, msgspec.MsgspecError, RecursionError):
-        return None
-
-
-_message = attrgetter("message")
+_message, _cache, _kind = attrgetter("message"), attrgetter("cache"), attrgetter("kind")
 
 
 class Prepared:
     """A fitted request, the exchange that restores its answer, and the losses."""
 
-    __slots__ = ("_is_marked", "_reuse", "_tools", "_turns", "exchange", "losses", "request")
+    __slots__ = ("_is_marked", "_known", "_reuse", "_tools", "_turns", "exchange", "losses", "request")
 
     def __init__(
         self,
@@ -72,6 +57,7 @@ class Prepared:
         turns: list[DraftMessage],
         tools: list[tuple[Tool, int]],
         reuse: PrefixReuse | None = None,
+        known: KnownFit | None = None,
         *,
         is_marked: bool = False,
     ) -> None:
@@ -81,16 +67,18 @@ class Prepared:
         self._turns = turns  # fitted messages, with the locations of their parts in the request
         self._tools = tools  # fitted tools, with their indices in the request
         self._reuse = reuse
+        self._known = known  # its settings are those of the request
         self._is_marked = is_marked  # it has marks of `place_marks`
 
     def encode(self, wire: Wire) -> Encoded:
         """Encode the fitted request on a version of its wire.
 
-        With a store, the conversation in the body may begin with JSON text (`body_to_bytes` writes both).
+        With a store, the conversation in the body may begin with JSON text (`to_bytes` writes both).
         """
+        settings = None if self._known is None else self._known.write(self.request, wire)
         if self._reuse is not None:
-            return self._reuse.encode(self.request, self._turns, wire, text_blocks=self._is_marked)
-        return encode_marked(self.request, wire) if self._is_marked else wire.encode_request(self.request)
+            return self._reuse.encode(self.request, self._turns, wire, settings, text_blocks=self._is_marked)
+        return encode_onto(self.request, wire, settings, text_blocks=self._is_marked)
 
     def origin(self, path: str) -> str:
         """Return the path in the original request of the value at `path` in the fitted one."""
@@ -139,6 +127,7 @@ def prepare(
     runs_search: bool = False,
     store: PrefixStore | None = None,
     mark_prefix: bool = False,
+    settings: KnownSettings | None = None,
 ) -> Prepared:
     """Fit the request to `wire` and its model; raise EncodeError if that is impossible.
 
@@ -147,125 +136,121 @@ def prepare(
     to another. `capabilities` describe the model; by default, the built-in rows do. `choose` selects tools if the
     request has more than the target accepts; without it, only tools that the conversation names are kept.
     `runs_search`: the caller runs calls of `search_tools`, which then replaces the search of a provider on a target
-    without one. `store` has what earlier requests of the same conversation led to; the result is the same without it.
-    `mark_prefix` marks the stable prefix for a provider that caches only marked prefixes, unless the request has marks.
+    without one. `store` has what earlier requests of the same conversation led to, and `settings` the same for requests
+    with the same settings; the result is the same without them. `mark_prefix` marks the stable prefix for a provider that
+    caches only marked prefixes, unless the request has marks.
     """
     wire = get(wire) if isinstance(wire, str) else wire
     model = match_capabilities(wire, request.model).capabilities if capabilities is None else capabilities
-    vendor_marks = wire.capabilities.cache
-    if model is not UNKNOWN_MODEL and isinstance(wire, WireCodec):
-        wire = fit_codec(wire, model)  # a third party's implementation declares its own capabilities
     outline = outline_history(request.messages) if store is None else store.outline(request.messages)
+    if (outline.has_opaque_parts or outline.fields) and has_typed_parts(outline):
+        request, outline = _express_history(request, wire, outline, store)
     stored = find_stored(request, wire.name, outline) if request.extra or outline.may_refer else None
     if stored is not None:
         raise stored
-    losses = Losses()
-    if model.strict is False and any(tool.strict for tool in request.tools):
-        request = _without_strict(request, losses)
-    can = wire.capabilities
-    if wire.limits.max_output is not None:
-        request = replace(request, params=limit_output(request.params, wire.limits, losses))
-    if can.rejected_fields:
-        request = drop_rejected_fields(request, can.rejected_fields, losses, outline)
-    names = NameMap(wire.limits, can.namespaces)
-    answer = FREE_OUTPUT if request.output is None else fit_output(request, wire, losses)
-    has_search = outline.has_found_tools or not are_plain_functions(request.tools)
-    plan = plan_search(request, wire, runs_search=runs_search, outline=outline) if has_search else NO_SEARCH
-    indexed_tools, lifts = fit_tools(request, wire, names, losses, answer.costs, choose, plan)
-    tools = [tool for tool, _ in indexed_tools]
-    choice, required = (
-        fit_required_call(request, indexed_tools, can, lifts, losses)
-        if can.choice_by_schema
-        else (fit_choice(request, indexed_tools, can, losses), None)
+    known = None if settings is None else find_known_fit(request, wire, model, outline, settings)
+    if known is None:
+        fitted = fit_settings(request, wire, model, outline, choose, runs_search=runs_search)
+        request, names, losses = fitted.request, fitted.names, fitted.losses
+    else:
+        fitted, names, losses = known, known.names.copy(), known.losses.copy()
+        if known.changes_request:
+            request = replace(known.request, messages=request.messages)
+    vendor_marks, wire = wire.capabilities.cache, fitted.wire
+    reuse = None if store is None else _find_prefix(store, request, history_model, fitted, known)
+    turns, marks = fit_history(
+        request, wire, names, losses, history_model, fitted.lifts, fitted.plan, fitted.indexed_tools, reuse, outline
     )
-    if choice is not None and choice.mode == "validated" and not can.strict:
-        tools = [replace(tool, strict=None) if tool.strict else tool for tool in tools]  # the mode validates all tools
-    may_reason = request.reasoning is not None or model is not UNKNOWN_MODEL
-    reasoning = fit_reasoning(request, wire, model, losses, has_tools=bool(tools)) if may_reason else None
-    reuse = None if store is None else _find_prefix(store, request, wire, history_model, indexed_tools, plan)
-    turns, marks = fit_history(request, wire, names, losses, history_model, lifts, plan, indexed_tools, reuse, outline)
-    has_marks = marks > 0 or any(tool.cache is not None for tool in tools)
-    extra = fit_extra(request.extra, wire, losses, vendor_marks) if request.extra else request.extra
-    body_mark = wire.name in extra and has_body_mark(extra, wire.name)  # only a mark that the target gets counts
-    if has_marks:
-        tools = limit_marks(turns, tools, wire, marks, losses, has_body_mark=body_mark)
-    if reasoning is not None or model.reasoning_replay == "required":
-        reasoning = fit_reasoning_to_history(reasoning, turns, wire, model, losses)
-    if answer.instructions is not None:
-        turns = add_instructions(turns, answer.instructions, can)
+    has_marks = marks > 0 or any(map(_cache, fitted.tools))
+    if known is None or known.last is None or has_marks:
+        known = None  # the conversation changes the rest
+        last, tools, reasoning = _fit_rest(fitted, model, turns, losses, vendor_marks, marks if has_marks else None)
+    else:
+        last, tools, reasoning = known.last, known.tools, None
+        if last.losses:
+            losses.extend(last.losses)
+    output, required = fitted.output, fitted.required
+    if output.instructions is not None:
+        turns = add_instructions(turns, output.instructions, wire.capabilities)
     if required is not None and required.instructions is not None:
-        turns = add_instructions(turns, required.instructions, can)
-    _report_extras(request, wire.name, losses)
-    parallel = _fit_parallel(request, can, model, losses, has_tools=bool(tools))
-    params = request.params
-    fitted = Request(
+        turns = add_instructions(turns, required.instructions, wire.capabilities)
+    sent = Request(
         model=request.model,
         messages=tuple(map(_message, turns)),
-        tools=tuple(tools),
-        choice=choice,
-        parallel=parallel if required is None else None,
-        params=params if params is NO_PARAMS else fit_params(params, reasoning, wire, model, losses),
+        tools=tools,
+        choice=fitted.choice,
+        parallel=last.parallel if required is None else None,
+        params=last.params,
         reasoning=reasoning,
-        output=answer.output if required is None else required.output,
+        output=output.output if required is None else required.output,
         stream=request.stream,
-        extra=extra,
+        extra=last.extra,
     )
-    remember = None if store is None else store.mark_once
-    marked = place_marks(fitted, wire, remember) if mark_prefix and not (has_marks or body_mark) else fitted
-    calls = None if outline.plain is None else outline.plain.calls
-    exchange = Exchange(names, request, can.freeform, lifts, wire, indexed_tools, answer.lowered, plan, required, calls)
-    return Prepared(marked, exchange, losses, turns, indexed_tools, reuse, is_marked=marked is not fitted)
+    marked = sent
+    if mark_prefix and not has_marks and not has_body_mark(sent.extra, wire.name):
+        marked = place_marks(sent, wire, None if store is None else store.mark_once)
+    if marked.tools is not tools:
+        known = None  # fields with other tools are written
+    exchange = Exchange(
+        names,
+        request,
+        wire.capabilities.freeform,
+        fitted.lifts,
+        wire,
+        fitted.indexed_tools,
+        output.lowered,
+        fitted.plan,
+        required,
+        None if outline.plain is None else outline.plain.calls,
+    )
+    return Prepared(marked, exchange, losses, turns, fitted.indexed_tools, reuse, known, is_marked=marked is not sent)
+
+
+def _express_history(
+    request: Request, wire: Wire, outline: HistoryOutline, store: PrefixStore | None
+) -> tuple[Request, HistoryOutline]:
+    """Return the request with functions in place of the typed tools in its history, and the outline of that."""
+    messages = express_items(request.messages, wire.name, store)
+    if messages is request.messages:
+        return request, outline
+    outline = outline_history(messages) if store is None else store.outline(messages)
+    return replace(request, messages=messages), outline
 
 
 def _find_prefix(
-    store: PrefixStore,
-    request: Request,
-    wire: Wire,
-    history_model: str | None,
-    tools: list[tuple[Tool, int]],
-    plan: SearchPlan,
+    store: PrefixStore, request: Request, history_model: str | None, fitted: FittedSettings, known: KnownFit | None
 ) -> PrefixReuse | None:
     """Return the reuse of a prefix; None for a search of the target's provider, whose parts depend on each other."""
-    if plan.is_hosted or not store.is_split(request.messages):
+    if fitted.plan.is_hosted or not store.is_split(request.messages):
         return None
-    key = make_key(request, wire, history_model, tools, plan)
+    if known is None:
+        key = make_key(request, fitted.wire, history_model, fitted.indexed_tools, fitted.plan)
+    else:
+        key = known.history_key(request, history_model)
     return None if key is None else PrefixReuse(store, key, request.messages)
 
 
-def _fit_parallel(
-    request: Request, can: Capabilities, model: ModelCapabilities, losses: Losses, *, has_tools: bool
-) -> bool | None:
-    """Return the switch for parallel calls, or None to send none. It is off for a model that makes one call at a time.
-
-    A wish that is dropped is added to `losses`.
-    """
-    if not has_tools:
-        if request.parallel is False:
-            losses.add(join("parallel"), "one call at a time", "dropped", "no tools are declared", "info")
-        return None
-    if model.parallel_calls is not False:
-        return request.parallel
-    if request.parallel:
-        losses.add(join("parallel"), "parallel calls", "dropped", "this model makes one call at a time")
-    # Servers reject the history of an answer with two calls, and some default to parallel calls:
-    # "This model only supports single tool-calls at once!" (the chat template of Llama 3.1).
-    return False if can.parallel else None
-
-
-def _without_strict(request: Request, losses: Losses) -> Request:
-    for index, tool in enumerate(request.tools):
-        if tool.strict:
-            losses.add(join("tools", index, "strict"), "strict", "dropped", "this model has no strict tools")
-    return replace(request, tools=tuple([replace(tool, strict=None) for tool in request.tools]))
-
-
-def _report_extras(request: Request, wire: str, losses: Losses) -> None:
-    if request.choice is not None and request.choice.extra:
-        report_extra(request.choice.extra, "/choice", wire, losses)
-    if request.reasoning is not None and request.reasoning.extra:
-        report_extra(request.reasoning.extra, "/reasoning", wire, losses)
-    if request.output is not None and request.output.extra:
-        report_extra(request.output.extra, "/output", wire, losses)
+def _fit_rest(
+    fitted: FittedSettings,
+    model: ModelCapabilities,
+    turns: list[DraftMessage],
+    losses: Losses,
+    vendor_marks: frozenset[str],
+    marks: int | None,
+) -> tuple[LastSettings, tuple[Tool, ...], ReasoningConfig | None]:
+    """Fit the settings that depend on the fitted conversation `turns`, which has `marks`; None: no cache marks at all."""
+    extra, wire = fitted.request.extra, fitted.wire
+    tools, reasoning = fitted.tools, fitted.reasoning
+    if extra:
+        extra = fit_extra(extra, wire, losses, vendor_marks)
+    if "builtin" in map(_kind, tools):
+        extra = allow_hosted(extra, wire, tools)
+    if marks is not None:
+        body_mark = has_body_mark(extra, wire.name)  # only a mark that the target gets counts
+        tools = tuple(limit_marks(turns, list(tools), wire, marks, losses, has_body_mark=body_mark))
+    if reasoning is not None or model.reasoning_replay == "required":
+        reasoning = fit_reasoning_to_history(reasoning, turns, wire, model, losses)
+    return fit_last(fitted, extra, reasoning, model, losses), tools, reasoning
 
 
 def encode_best_version(
@@ -276,7 +261,7 @@ def encode_best_version(
     `encode` encodes the request on a version; by default, the version's own `encode_request`. Anthropic's version 2026-10-21 has no sampling parameters; models that accept them do so on 2023-06-01.
     """
     best: tuple[Wire, Encoded] = (wire, wire.encode_request(request) if encode is None else encode(wire))
-    lost = _count_lost(best[1].losses)
+    lost = _count_lost(best[1].losses) if len(best[1].losses) else 0
     for older in reversed(wire.older) if lost and isinstance(wire, WireCodec) else ():
         encoded = older.encode_request(request) if encode is None else encode(older)
         if (fewer := _count_lost(encoded.losses)) < lost:

@@ -154,6 +154,7 @@ def make_agent(
     output_type: Any = str,
     dry_run: bool = False,
     tenant: str = "",
+    name: str = "",
 ) -> Agent[None, Any]:
     """Make the agent and its runner, with the observer of --trace.
 
@@ -177,6 +178,7 @@ def make_agent(
     return Agent(
         client,
         runner,
+        name=name,
         system=system,
         output_type=output_type,
         budget=budget,

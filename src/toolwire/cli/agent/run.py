@@ -94,6 +94,7 @@ examples:
   toolwire run "Clean up the inbox" -t tools.py -m openai/gpt-5.6 --dry-run    show the calls, their effects and approvals
   toolwire run "Pay the invoice" -t tools.py -m openai/gpt-5.6 --suspend    calls wait; see `toolwire runs --help`
   toolwire run "…" -t tools.py -m openai/gpt-5.6 --store runs.db --ttl 604800    results of writes are kept for a week
+  toolwire run --durable "Pay the invoice" --agent payments    executed by `toolwire worker`; survives its death
   toolwire run --list                            recorded calls: running, done or of unknown outcome
   toolwire run --resolve KEY --result '"paid"'   record the outcome that you found out
   toolwire run --resolve KEY --forget            the call had no effect and may run again
@@ -118,6 +119,12 @@ def add_to(commands: Any) -> None:
     add_flag(parser, "--yes", "do not ask before calls with side effects")
     add_flag(parser, "--dry-run", "call no function; the model receives the plan of each call instead")
     add_flag(parser, "--suspend", "let calls with side effects wait for `toolwire runs approve`")
+    add_flag(parser, "--durable", "put the run into a queue; `toolwire worker` executes it")
+    parser.add_argument(
+        "--agent", default="agent", metavar="NAME", help="with --durable: the agent of the worker (agent)"
+    )
+    parser.add_argument("--queue", default="default", metavar="NAME", help="with --durable: the queue (default)")
+    add_flag(parser, "--detach", "with --durable: print the id of the run, and do not wait for it")
     add_flag(parser, "--quiet", "do not print calls, results and notes")
     add_flag(parser, "--json", "print one JSON object per line: the events, and the answer as the last one")
     add_agent_options(parser, iterations=16)
@@ -138,6 +145,8 @@ def run(arguments: argparse.Namespace) -> int:
             return list_records(store, as_json=arguments.json) if arguments.list else resolve_record(store, arguments)
     _check_usage(arguments)
     prompt = _read_prompt(arguments)
+    if arguments.durable:
+        return _run_durable(arguments, prompt)
     make_price(arguments.price)
     _read_output_type(arguments.output_schema)  # wrong usage is reported before anything else is printed
     try:
@@ -152,6 +161,17 @@ def run(arguments: argparse.Namespace) -> int:
             error.hint = translate_hint(error.hint, "option")
             print_event({"type": "error", "message": str(error)})
         raise
+
+
+def _run_durable(arguments: argparse.Namespace, prompt: list[PromptItem]) -> int:
+    """Enqueue the prompt. The tools and the model are the worker's."""
+    from .durable import run_durable
+
+    if arguments.tools or arguments.dry_run or arguments.output_schema:
+        raise ConfigError(
+            "--durable takes no tools, --dry-run or --output-schema", hint="give them to the agent of toolwire worker"
+        )
+    return run_durable(arguments, prompt)
 
 
 def _check_usage(arguments: argparse.Namespace) -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import aclosing, closing
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,59 +15,26 @@ from msgspec.structs import replace
 
 from ...ir.errors import ConfigError
 from ...ir.pointer import Object
-from ...ir.terminal import count_of, neutralise_line, neutralise_text
+from ...ir.terminal import count_of, neutralise_line
 from ...run.values.records import RunConflict, RunStatus, Store, StoredRun, read_rows
 from ...stream.strict import parse
 from ..sources.targets import add_store_option, open_store_at
 from ..terminal.options import add_command, add_flag
 from ..terminal.output import command_lines, json_text, print_note, print_text, table, text_lines
-from .live import LivePrinter
+from .durable import change_run, existing_queues, find_report, merge_runs, report_rows, show_report
 from .options import (
     add_agent_options,
     add_model_options,
     add_tool_options,
-    make_agent,
-    make_client,
-    open_tools,
     place_options,
 )
-from .output import JsonEvents, describe_waiting, format_age, format_time, print_outcome
+from .output import describe_waiting, format_age, format_time
 
 if TYPE_CHECKING:
-    from ...net.agent.answers import Answer
     from ...run.session.loop import Session
 
 
-def resume(store: Store, session: Session, arguments: argparse.Namespace) -> int:
-    """Continue the run and print events as they arrive. Return 1 if it gave no answer, or waits again."""
-    has_ended = session.state.phase == "done"
-    answer = asyncio.run(_resume(store, session, arguments))
-    if has_ended and not arguments.json:
-        print(neutralise_text(answer.text))
-    return print_outcome(answer, arguments)
-
-
-async def _resume(store: Store, session: Session, arguments: argparse.Namespace) -> Answer[str]:
-    """Continue the run, print its events, and return its answer.
-
-    Further calls with side effects are suspended, unless `--yes` is given.
-    """
-    iterations = arguments.max_iterations
-    budget = None if iterations is None else replace(session.budget, iterations=iterations)
-    live = JsonEvents() if arguments.json else LivePrinter()
-    answer: Answer[str] | None = None
-    async with open_tools(arguments) as tools, make_client(arguments) as client:
-        agent = make_agent(
-            client, tools, arguments, store=store, approve="suspend", budget=budget, tenant=arguments.tenant
-        )
-        async with agent, aclosing(agent.resume_stream(session.state.run_id)) as events:
-            async for event in events:
-                answer = live.show(event) or answer
-    assert answer is not None
-    return answer
-
-
-_STATUSES = ("waiting", "ready", "running", "interrupted", "done", "failed")
+_STATUSES = ("queued", "delayed", "waiting", "ready", "running", "interrupted", "done", "failed", "cancelled")
 _MAX_LISTED = 1000  # latest runs, which are filtered here: a store cannot search by prefix or displayed status
 
 _EXAMPLES = """\
@@ -83,6 +49,8 @@ examples:
   toolwire runs deny 3f2a call_1 --reason "too expensive"
   toolwire runs supply 3f2a call_2 --result '{"arrives": "Monday"}'       for a tool that suspended itself
   toolwire runs resume 3f2a -t tools.py -m openai/gpt-5.6      run the approved calls and continue
+  toolwire runs cancel 3f2a                           stop a durable run, on whatever machine it is
+  toolwire runs retry 3f2a                            continue a durable run that failed, or start it again
   toolwire runs delete 3f2a 77b0 --yes                delete runs with their events, without a question
   toolwire runs sweep --store runs.db --json          delete expired runs and records: {"runs": 12, "records": 340}
   toolwire runs rebuild 3f2a                          read all events of a run, and correct its status and summary
@@ -113,6 +81,8 @@ def add_to(commands: Any) -> None:
     supply = _add_decision(verbs, "supply", "set the result of a call whose tool suspended itself", _supply)
     supply.add_argument("--result", required=True, metavar="JSON", help="the result of the call")
     _add_resume(verbs)
+    _add_run(_add_verb(verbs, "cancel", "stop a durable run; resume continues it", _cancel))
+    _add_run(_add_verb(verbs, "retry", "continue a durable run that failed, or start it again as a new run", _retry))
     delete = _add_verb(verbs, "delete", "delete runs", _delete)
     delete.add_argument("run_ids", nargs="+", metavar="RUN", help="id of a run, or its unambiguous beginning")
     add_flag(delete, "--yes", "do not ask before deleting")
@@ -156,7 +126,8 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
 def _add_resume(verbs: Any) -> None:
     parser = _add_verb(verbs, "resume", "run the approved calls and continue the run", _resume_stored)
     _add_run(parser)
-    add_model_options(parser, default=None, required=True)
+    parser.add_argument("--version", metavar="NAME", help="continue a durable run with this version of its agent")
+    add_model_options(parser, default=None)
     add_flag(parser, "--yes", "run further calls with side effects without approval (default: they wait)")
     add_agent_options(parser, iterations=None)
     add_tool_options(parser)
@@ -164,44 +135,43 @@ def _add_resume(verbs: Any) -> None:
 
 def _list(store: Store, arguments: argparse.Namespace) -> int:
     """Print the stored runs as a table or as JSON."""
-    runs = _find_runs(store, arguments)
+    limit = max(arguments.limit, _MAX_LISTED)  # before the runs of queues, which have other statuses, are merged
+    stored = store.runs.list(None, limit, tenant=arguments.tenant)
+    runs = merge_runs([_run_document(run) for run in stored], arguments)
     if arguments.json:
-        print(json_text([_run_document(run) for run in runs]))
+        print(json_text(runs))
     elif not runs:
         print("no stored runs" if arguments.status is None else f"no runs with the status {arguments.status}")
     else:
         changed = format_age if sys.stdout.isatty() else format_time
-        rows = [(run.run_id, _display_status(run), changed(run.updated_at), run.summary) for run in runs]
+        rows = [(run["run_id"], run["status"], changed(run["updated_at"]), run["summary"]) for run in runs]
         print("\n".join(table(rows, ("run", "status", "changed", "summary"), hide=("changed",))))
         print_note("toolwire runs show RUN shows a run and its waiting calls", None)
     return 0
 
 
-def _find_runs(store: Store, arguments: argparse.Namespace) -> tuple[StoredRun, ...]:
-    """List the runs with a displayed status. A store has one status for all runs that have not ended and do not wait."""
-    status, limit, tenant = arguments.status, arguments.limit, arguments.tenant
-    if status in (None, "waiting", "done", "failed"):
-        return store.runs.list(status, limit, tenant=tenant)
-    running = store.runs.list("running", max(limit, _MAX_LISTED), tenant=tenant)
-    return tuple(run for run in running if _display_status(run) == status)[:limit]
-
-
 def _show(store: Store, arguments: argparse.Namespace) -> int:
     """Print a run with its times, its numbers of requests and calls, and its waiting calls; with --json also its state."""
+    report = find_report(arguments, arguments.run_id)
+    if report is not None and store.runs.get(report.run_id) is None:
+        return show_report(report, arguments)  # no worker has taken it yet
     stored, session = _load(store, arguments.run_id, arguments.tenant)
     if arguments.json:
         waiting = [msgspec.to_builtins(call) for call in session.waiting]
-        print(json_text({**_run_document(stored), "waiting": waiting, "state": msgspec.to_builtins(session.state)}))
+        durable = None if report is None else msgspec.to_builtins(report)
+        document = {**_run_document(stored), "waiting": waiting, "state": msgspec.to_builtins(session.state)}
+        print(json_text(document if durable is None else {**document, "durable": durable}))
         return 0
     state = session.state
     print("\n".join(table([
         ("run", stored.run_id),
-        ("status", _display_status(stored)),
+        ("status", _display_status(stored) if report is None else report.status),
         ("started", format_time(stored.created_at)),
         ("changed", format_time(stored.updated_at)),
         ("expires", format_time(stored.expires_at)),
         ("summary", stored.summary),
         ("requests", f"{count_of(state.iterations, 'model request')}, {count_of(state.calls, 'call')}"),
+        *([] if report is None else report_rows(report)),
     ])))  # fmt: skip
     for call in session.waiting:
         print("\n".join(text_lines(describe_waiting(call))))
@@ -228,11 +198,23 @@ def _supply(store: Store, arguments: argparse.Namespace) -> int:
 
 
 def _resume_stored(store: Store, arguments: argparse.Namespace) -> int:
-    if not arguments.tools:
+    if not arguments.tools and find_report(arguments, arguments.run_id) is not None:
+        return change_run(arguments, lambda runs, run_id: runs.resume(run_id, version=arguments.version))
+    if not arguments.tools or arguments.model is None:
         raise ConfigError(
-            "the tools of the run are missing", hint="toolwire runs resume RUN -t TOOLS -m PROVIDER/MODEL"
+            "the tools or the model of the run are missing", hint="toolwire runs resume RUN -t TOOLS -m PROVIDER/MODEL"
         )
+    from .resume import resume
+
     return resume(store, _load(store, arguments.run_id, arguments.tenant)[1], arguments)
+
+
+def _cancel(_: Store, arguments: argparse.Namespace) -> int:
+    return change_run(arguments, lambda runs, run_id: runs.cancel(run_id))
+
+
+def _retry(_: Store, arguments: argparse.Namespace) -> int:
+    return change_run(arguments, lambda runs, run_id: runs.retry(run_id))
 
 
 def _delete(store: Store, arguments: argparse.Namespace) -> int:
@@ -274,12 +256,16 @@ def _sweep(store: Store, arguments: argparse.Namespace) -> int:
         raise ConfigError("--vacuum is for SQLite files", hint="other stores reuse the space by themselves")
     runs = store.runs.sweep()
     records = store.sweep()
+    with existing_queues(arguments) as queues:
+        segments = None if queues is None else queues.sweep()
     if arguments.vacuum and vacuum is not None:
         vacuum()
     if arguments.json:
-        print(json_text({"runs": runs, "records": records}))
+        durable = {} if segments is None else {"segments": segments}
+        print(json_text({"runs": runs, "records": records, **durable}))
     else:
-        print_text(f"deleted {count_of(runs, 'expired run')} and {count_of(records, 'expired record')}")
+        queued = f", and {count_of(segments, 'segment')} of durable runs" if segments else ""
+        print_text(f"deleted {count_of(runs, 'expired run')} and {count_of(records, 'expired record')}{queued}")
     return 0
 
 
@@ -354,6 +340,9 @@ def _decide(store: Store, decide: Callable[..., StoredRun], value: Any, argument
         print(f"still waiting: {neutralise_line(call.call_id)} {neutralise_line(call.tool)}")
     if stored.run_id.startswith("call-"):
         print("the client of the server repeats the call")
+        return 0
+    if find_report(arguments, stored.run_id.partition(".")[0]) is not None:
+        print("a worker continues the run")
         return 0
     option = place_options(arguments)
     print("\n".join(command_lines(f"continue with: toolwire runs resume {stored.run_id} -t TOOLS -m MODEL{option}")))

@@ -22,6 +22,7 @@ from ...ir.terminal import neutralise_text
 from ...ir.text import dumps
 from ...ir.tools import Tool
 from ...ir.value import Value
+from ...run.tools.refusal import NOTHING_FITS
 from ...run.tools.words import split_words
 from ..sources.tool_source import open_source, read_declared, source_kind
 from ..terminal.input import has_terminal
@@ -241,12 +242,9 @@ def _limit(schema: dict[str, Any], values: tuple[str, ...]) -> dict[str, Any] | 
     return {**schema, "enum": list(values)} if values else None
 
 
-NOTHING_FITS = "nothing_fits"
-"""The name of the function that a model calls if no candidate fits."""
-
 _OPTIONS = 40  # of one command in a declaration; pages have up to 250
 _FEW_OPTIONS = 10  # for a small model, whose context is short
-_FEW_COMMANDS = 1  # for a small model, which chooses worse than the index
+_FEW_COMMANDS = 3  # for a small model, whose prompt takes a second for every 100 tokens
 
 
 class CandidateOffer:
@@ -258,6 +256,11 @@ class CandidateOffer:
         self.commands: dict[str, SystemCommand] = {}
         self.sources: dict[str, ToolSource] = {}
         self.home = str(Path.home())
+
+    @property
+    def is_ranked(self) -> bool:
+        """True if the tools are in the order of one search: commands and other tools are searched apart."""
+        return not (self.commands and self.sources)
 
     def add_command(self, tool: Tool, command: SystemCommand) -> None:
         """Add the tool of a command."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -18,12 +19,13 @@ from ...ir.request import Message, Params, Request
 from ...ir.terminal import neutralise_line, neutralise_text
 from ...ir.tools import Tool, ToolChoice
 from ...ir.value import Value
+from ...run.tools.refusal import NOTHING, NOTHING_FITS, ranked
 from ..agent.options import add_model_options, announce_model, make_client
 from ..sources.tool_source import add_source_options
-from ..terminal.input import HiddenTyping, replace_invalid
+from ..terminal.input import HiddenTyping, has_terminal, replace_invalid
 from ..terminal.options import add_command, add_flag, add_list, positive_number
 from ..terminal.output import show_waiting
-from .candidates import NOTHING_FITS, CandidateOffer, Candidates, load_candidates, run_source_call
+from .candidates import CandidateOffer, Candidates, load_candidates, run_source_call
 from .execution import DoOutcome, print_outcome, run_command_line
 
 if TYPE_CHECKING:
@@ -59,11 +61,15 @@ class NothingFits(Value, frozen=True):
 
 
 class ModelCall(Value, frozen=True):
-    """A call of a candidate: the command line of a command, or the source of a tool."""
+    """A call of a candidate: the command line of a command, or the source of a tool.
+
+    `margin`: of the local model between it and all other choices; see `toolwire.local.model.Confidence`.
+    """
 
     call: ToolCall
     line: CommandLine | None = None
     source: ToolSource | None = None
+    margin: float = -inf
 
 
 async def ask_model(model: Model, request: str, offer: CandidateOffer, *, is_small: bool) -> ModelCall | NothingFits:
@@ -75,13 +81,19 @@ async def ask_model(model: Model, request: str, offer: CandidateOffer, *, is_sma
 
     asked = _make_request(request, offer, is_small=is_small)
     problem = ""
-    for _ in range(_MAX_ATTEMPTS):
+    for _ in range(1 if is_small else _MAX_ATTEMPTS):  # the local model answers a problem with text
         response = await model.ask(asked)
         call = next((part for part in response.parts if isinstance(part, ToolCall)), None)
         if call is None or call.name == NOTHING_FITS:
             return NothingFits(_reason(response, call))
         try:
-            return _check_call(call, offer)
+            checked = _check_call(call, offer)
+            # Only the margin of the local model has this meaning; a server may send any value.
+            return (
+                replace(checked, margin=response.extra.get("openai_chat", {}).get("margin", -inf))
+                if is_small
+                else checked
+            )
         except RefusedCall as error:
             problem = str(error)
         asked = _add_problem(asked, response, call, problem)
@@ -89,16 +101,18 @@ async def ask_model(model: Model, request: str, offer: CandidateOffer, *, is_sma
 
 
 def _make_request(request: str, offer: CandidateOffer, *, is_small: bool) -> Request:
-    """Return the request. A small model must call: it cannot judge whether a function fits, which the index decided."""
+    """Return the request. The local model has a short prompt, with the "nothing fits" that it was trained on."""
+    if is_small:
+        system, nothing, params = _SYSTEM_SMALL, NOTHING, Params(max_tokens=120)
+    else:
+        system, nothing, params = _SYSTEM, _NOTHING, Params()
     return Request(
-        messages=(
-            Message("system", (Text(_SYSTEM_SMALL if is_small else _SYSTEM),)),
-            Message("user", (Text(request),)),
-        ),
-        tools=tuple(offer.tools) if is_small else (*offer.tools, _NOTHING),
-        choice=ToolChoice("required" if is_small else "auto"),
+        messages=(Message("system", (Text(system),)), Message("user", (Text(request),))),
+        tools=(*offer.tools, nothing),
+        choice=ToolChoice("auto"),
         parallel=False,
-        params=Params(max_tokens=120) if is_small else Params(),
+        params=params,
+        extra=ranked([1] * len(offer.tools)) if is_small and offer.is_ranked else {},
     )
 
 
@@ -139,6 +153,9 @@ def _add_problem(asked: Request, response: Response, call: ToolCall, problem: st
 
 
 _MAX_REQUEST = 4_000  # characters; one command needs a sentence. A longer text is a document by mistake
+# No margin counts as sure, so the local model only proposes. A margin was chosen when it had another definition, with
+# priors; for the margin of today (`local.choice.NameChoice`) no script has chosen one on requests of its own.
+_SURE_MARGIN = inf
 _PROPOSED = (
     "not run: the local model is often wrong, so it only proposes;"
     " copy the command if it is right, or use a stronger model with -m"
@@ -225,8 +242,11 @@ async def run_request(model: Model, request: str, candidates: Candidates, argume
         return DoOutcome(
             request, "refused" if call.is_refusal else "nothing_fits", message=call.reason, candidates=offered
         )
-    # The local model is right in less than half of the cases (bench/do.py). A person confirms too easily, so it only proposes.
-    is_only_shown = is_local and not arguments.dry_run
+    # The local model is often wrong, and a person confirms too easily. So it only proposes, unless it is sure and the
+    # command only reads.
+    is_sure = is_local and call.margin >= _SURE_MARGIN and call.line is not None and call.line.effect.is_read_only
+    is_sure = is_sure and (arguments.yes or has_terminal())  # otherwise it could not be confirmed
+    is_only_shown = is_local and not arguments.dry_run and not is_sure
     if is_only_shown:
         arguments = argparse.Namespace(**{**vars(arguments), "dry_run": True})
     if call.source is not None:

@@ -18,6 +18,7 @@ from ...ir.terminal import count_of, neutralise_line
 from ..terminal.options import add_command, add_flag, positive_number, settings_from, whole_number
 from ..terminal.output import ProgressBar, json_text, paint, print_note, print_text, table
 from .evaluation import add_to as add_eval
+from .submit import add_submit
 from .toolken import add_to as add_toolken
 from .training import add_mine, add_train
 
@@ -239,11 +240,13 @@ Teach an open model to call tools, and measure how well it does.
 examples:
   toolwire learn export traces/ --format trl -o train.jsonl    recorded conversations as training data
   toolwire learn train train.jsonl -m smollm2 -o runs/tuned    fine-tune, write an adapter and a GGUF file
+  toolwire learn submit train.jsonl --to openai -m gpt-4.1-mini-2025-04-14 -o runs/job
+                                                               fine-tune at a provider
   toolwire learn mine texts.jsonl -m smollm2 -o runs/mined     Toolformer: find the calls that help the model
   toolwire learn toolken pairs.jsonl -m smollm2 -o runs/head   ToolkenGPT: one trained token for each tool
   toolwire learn eval bfcl -m smollm2 --format hermes --mask   the share of right calls
 
-Every action has its own help. Models are folders or files on this machine; nothing is downloaded.
+Every action has its own help. Models are folders or files on this machine, except for submit; nothing is downloaded.
 exit codes: 0 done   1 a check failed   2 wrong usage, or unreadable input
 """
 
@@ -251,5 +254,5 @@ exit codes: 0 done   1 a check failed   2 wrong usage, or unreadable input
 def add_to(commands: Any) -> None:
     parser = add_command(commands, "learn", "training data, fine-tuning and evaluation for open models", _HELP)
     actions = parser.add_subparsers(metavar="ACTION", required=True)
-    for add in (add_export, add_train, add_mine, add_toolken, add_eval):
+    for add in (add_export, add_train, add_submit, add_mine, add_toolken, add_eval):
         add(actions)

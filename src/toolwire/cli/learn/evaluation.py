@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import ConfigError
 from ..sources.documents import replace_file
 from ..terminal.bar_chart import Bar, BarGroup, check_plot_path, draw_bars, render_plot
-from ..terminal.options import add_command, add_flag, add_model, positive_number, read_variable
+from ..terminal.options import (
+    add_command,
+    add_executor,
+    add_flag,
+    add_model,
+    open_executor,
+    positive_number,
+    read_variable,
+)
 from ..terminal.output import ProgressBar, json_text, print_note, table
 
 if TYPE_CHECKING:
@@ -24,6 +33,7 @@ examples:
   toolwire learn eval bfcl -m smollm2 --format hermes --mask --limit 100
   toolwire learn eval bfcl -m runs/tuned/model --format hermes -o runs/score --plot score.svg
   toolwire learn eval bfcl -m anthropic/claude-sonnet-5 --categories simple_python,multiple --concurrency 16
+  toolwire learn eval bfcl -m openai/gpt-5.6 --categories multi_turn_base --limit 20 -o runs/turns
   toolwire learn eval bfcl -m gpt-5.6 --base-url http://127.0.0.1:8080/v1 --wire openai_chat --json
   toolwire learn eval bfcl -m smollm2 --format hermes -o runs/score --resume
 
@@ -32,6 +42,7 @@ MODEL is a folder, a .gguf file or `smollm2` (run here, needs the extra learn), 
 --mask: only valid calls can be generated; models that run here only.
 `pip install --no-deps bfcl-eval` installs the data and the checker of the Berkeley Function Calling Leaderboard.
 [low, high]: 95 % confidence interval. right: accepted by the leaderboard's checker. valid: the calls match their schemas.
+multi_turn_…: conversations in which the calls of the model are executed, by classes that simulate files, tickets or cars.
 exit codes: 0 done   1 the share of right answers is below --fail-under, or no question could be asked
             2 wrong usage, or unreadable input
 """
@@ -61,6 +72,7 @@ def add_to(actions: Any) -> None:
     parser.add_argument("--fail-under", type=float, metavar="PERCENT", help="exit with 1 if fewer answers are right")
     parser.add_argument("--plot", metavar="FILE", help="write a chart to FILE.svg or FILE.html")
     add_flag(parser, "--json", "print the report as JSON")
+    add_executor(parser)
 
 
 def _evaluate(arguments: argparse.Namespace) -> int:
@@ -80,10 +92,14 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     if not categories:
         raise ConfigError("--categories names no category", hint="name at least one, such as simple_python")
     entries = select_entries(categories, limit=arguments.limit, seed=arguments.seed)
-    source = _open_local(arguments) if _is_local(arguments) else _open_client(arguments)
+    executor = open_executor(arguments)
+    source = _open_source(arguments)
     run = _open_run(arguments, source, list(categories))
+    threads = _count_threads() if executor is not None and _is_local(arguments) else None
     with ProgressBar("asking") as bar:
-        report = evaluate_bfcl(source, entries, run=run, on_answer=bar)
+        report = evaluate_bfcl(
+            source, entries, run=run, on_answer=bar, executor=executor, reopen=partial(_open_worker, arguments, threads)
+        )
     if arguments.json:
         print(json_text(report.document()))
     else:
@@ -126,6 +142,25 @@ def _is_local(arguments: argparse.Namespace) -> bool:
     from ...local.weights import weights_names
 
     return arguments.model in weights_names() or Path(arguments.model).exists()
+
+
+def _open_source(arguments: argparse.Namespace) -> AnswerSource:
+    return _open_local(arguments) if _is_local(arguments) else _open_client(arguments)
+
+
+def _count_threads() -> int:
+    import torch
+
+    return int(torch.get_num_threads())
+
+
+def _open_worker(arguments: argparse.Namespace, threads: int | None) -> AnswerSource:
+    """Open the model in a worker, with as many threads as the command has: sums of floats depend on their number."""
+    if threads is not None:
+        import torch
+
+        torch.set_num_threads(threads)
+    return _open_source(arguments)
 
 
 def _open_local(arguments: argparse.Namespace) -> AnswerSource:

@@ -6,6 +6,7 @@ import argparse
 import math
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -32,13 +33,17 @@ Train one row of the output layer for each tool. The model itself stays as it is
 examples:
   toolwire learn toolken pairs.jsonl -m smollm2 -o runs/head              one trained row for each tool of the pairs
   toolwire learn toolken pairs.jsonl -m smollm2 -o runs/head --resume     continue after an interruption
-  toolwire learn toolken more.jsonl -m smollm2 -o runs/larger --add runs/head    rows for new tools; the others stay
+  toolwire learn toolken more.jsonl --add runs/head                       rows for new tools in this head; the others stay
+  toolwire learn toolken recordings/ -m smollm2 -o runs/head              learn from conversations that a gateway recorded
   toolwire learn toolken test.jsonl -m smollm2 --head runs/head           measure: accuracy for each tool
   toolwire learn toolken -m smollm2 --head runs/head --tools tools.py --prompt "12 * 7 = "    write a text with calls
 
 Each line of PAIRS is a text with marked calls, or a request with its tool:
   {"text": "2 + 3 = 5.", "calls": [{"tool": "add", "start": 8, "end": 9, "arguments": {"a": 2, "b": 3}}]}
   {"query": "rain in Rome tomorrow", "tool": "get_weather", "arguments": {"city": "Rome"}}
+  {"query": "good morning", "answer": "Good morning!"}
+--chat: queries are conversations in the model's chat template, as recordings are. Train a head with it to serve it by the
+provider `toolken`.
 start and end: the characters of the result. arguments: demonstrations for the prompt that asks for arguments.
 --prompt: a function with side effects does not run without --yes; declare others with @tool(effect="read").
 The model is not changed. --bias auto: the bias with the best F1 on the development set, a tenth of the texts.
@@ -52,10 +57,14 @@ def add_to(actions: Any) -> None:
     parser = add_command(
         actions, "toolken", "ToolkenGPT: one trained token for each tool, on a frozen model", _HELP, _run
     )
-    parser.add_argument("pairs", nargs="?", metavar="PAIRS", help="JSON Lines of texts with marked calls")
-    add_model(parser, "a folder, a .gguf file, or smollm2", required=True)
+    parser.add_argument(
+        "pairs", nargs="?", metavar="PAIRS", help="JSON Lines of texts with marked calls, or recordings"
+    )
+    add_model(parser, "a folder, a .gguf file, or smollm2 (default: the model of --add or --head)")
     parser.add_argument("-o", "--output", metavar="RUN", help="the folder of the run; the head is in RUN/head")
-    parser.add_argument("--add", metavar="RUN", help="add the new tools of PAIRS to the head of another run")
+    parser.add_argument(
+        "--add", metavar="RUN", help="add the new tools of PAIRS to this head; with -o, to a copy of it"
+    )
     parser.add_argument("--head", metavar="RUN", help="use the head of a run: measure PAIRS, or continue --prompt")
     parser.add_argument("--prompt", metavar="TEXT", help="the text to continue; calls run the functions of --tools")
     parser.add_argument("--tools", metavar="FILE", help="a Python file with the functions of the tools")
@@ -78,6 +87,7 @@ def _add_training(group: Any) -> None:
     group.add_argument("--negatives", type=positive_number, metavar="N", help="positions without a call per text (all)")
     group.add_argument("--seed", type=whole_number, default=0, metavar="N", help="seed of all random choices (0)")
     group.add_argument("--device", default="cpu", metavar="NAME", help="cpu, cuda, … (cpu)")
+    add_flag(group, "--chat", "queries are conversations in the model's chat template, as a head is served")
     add_flag(group, "--resume", "continue an interrupted run")
 
 
@@ -99,42 +109,48 @@ def _run(arguments: argparse.Namespace) -> int:
     """Use an existing head (--head) or train a new head. Raises `ConfigError` without PAIRS or -o for the training."""
     if arguments.head is not None:
         return _use_head(arguments)
-    if arguments.pairs is None or arguments.output is None:
+    if arguments.pairs is None or (arguments.output is None and arguments.add is None):
         raise ConfigError(
             "there is nothing to train" if arguments.pairs is None else "there is no folder for the run",
             hint="give PAIRS and -o RUN, or --head RUN to use a head",
         )
-    return _train(arguments)
+    if arguments.output is not None:
+        return _train(arguments, arguments.output)
+    with TemporaryDirectory() as folder:  # an addition to a head in its own folder takes seconds
+        return _train(arguments, folder)
 
 
-def _train(arguments: argparse.Namespace) -> int:
+def _train(arguments: argparse.Namespace, output: str) -> int:
     """Train a head, or extend the head of --add, in a run folder.
 
-    Writes the head, the loss curve and `result.json`, and prints the result. Returns 1 if the accuracy is below
-    --fail-under.
+    Writes the head, the loss curve and `result.json`, and prints the result. Without -o, the head of --add is replaced.
+    Returns 1 if the accuracy is below --fail-under.
     """
-    from ...learn import ToolkenHead, open_model, read_demonstrations, split_demonstrations
+    from ...learn import ToolkenHead, open_model, split_demonstrations
     from ...learn.language_model import find_model, weight_files
     from ...learn.run_folder import RunFolder
 
-    demonstrations = read_demonstrations(arguments.pairs)  # before the model, which takes seconds
+    files = [file for file in (arguments.pairs, arguments.dev) if file]
+    _check_pairs(files)  # before the model, which takes seconds
     tools = _read_tools(arguments.tools)
-    folder = find_model(arguments.model)
-    inputs = [file for file in (arguments.pairs, arguments.dev, arguments.tools) if file]
-    inputs += [*([_head_folder(arguments.add) / "head.json"] if arguments.add else []), *weight_files(folder)]
-    run = RunFolder.create(arguments.output, _settings_of(arguments), inputs, resume=arguments.resume)
+    name = _model_name(arguments)
+    inputs: list[str | Path] = [one for file in files for one in _list_inputs(file)]
+    inputs += [arguments.tools] if arguments.tools else []
+    inputs += [*([_head_folder(arguments.add) / "head.json"] if arguments.add else []), *weight_files(find_model(name))]
+    run = RunFolder.create(output, _settings_of(arguments), inputs, resume=arguments.resume)
     with run.preparing():
-        if arguments.dev:
-            train, dev = demonstrations, read_demonstrations(arguments.dev)
-        else:
-            train, dev = split_demonstrations(demonstrations, seed=arguments.seed)
-        model = open_model(folder, device=arguments.device)
+        model = open_model(name, device=arguments.device)
         base = None if arguments.add is None else ToolkenHead.load(_head_folder(arguments.add), model)
+        is_chat = arguments.chat or any(map(_is_recorded, files)) or (base is not None and base.is_chat)
+        pairs = [_read_pairs(file, model, is_chat=is_chat) for file in files]
+        train, dev = pairs if arguments.dev else split_demonstrations(pairs[0], seed=arguments.seed)
     fit = _fit(arguments, model, base, (train, dev), tools, run)
-    fit.head.save(_head_folder(run.path))
+    fit.head.is_chat = is_chat
+    target = _head_folder(arguments.add if arguments.output is None else run.path)
+    fit.head.save(target)
     _write_loss_curve(run, fit.losses)
     document = {
-        "head": str(_head_folder(run.path)),
+        "head": str(target),
         "tools": len(fit.head.tools),
         "parameters": (len(fit.head.tools) - (len(base.tools) if base else 0)) * fit.head.hidden_dim,
         "loss": fit.losses[-1],
@@ -145,8 +161,58 @@ def _train(arguments: argparse.Namespace) -> int:
     return _finish(arguments, document, fit.score)
 
 
+def _model_name(arguments: argparse.Namespace) -> str:
+    """Return the model of -m, or the model of the head of --add or --head. Raise ConfigError if none is known."""
+    from ...learn import ToolkenHead
+
+    if arguments.model is not None:
+        return str(arguments.model)
+    head = arguments.add or arguments.head
+    name = "" if head is None else ToolkenHead.load(_head_folder(head)).model_name
+    if not name:
+        raise ConfigError("there is no model", hint="give the model with -m")
+    return name
+
+
+# Pairs are rows of JSON Lines, or conversations: recordings of a gateway or an agent, in a file or a folder.
+
+
+def _is_recorded(file: str) -> bool:
+    from ...learn.example_sources import is_trace
+
+    return Path(file).is_dir() or is_trace(Path(file))
+
+
+def _list_inputs(file: str) -> list[Path]:
+    from ...learn.example_sources import list_files
+
+    return list_files(Path(file)) if Path(file).is_dir() else [Path(file)]
+
+
+def _check_pairs(files: list[str]) -> None:
+    """Raise ConfigError for an invalid row."""
+    from ...learn import read_demonstrations
+
+    for file in files:
+        if not _is_recorded(file):
+            read_demonstrations(file)
+
+
+def _read_pairs(file: str, model: LanguageModel, *, is_chat: bool) -> list[Demonstration]:
+    """Read the pairs of a file or a folder. Raise ConfigError if recordings have no conversation to learn from."""
+    from ...learn import collect_examples, demonstrations_of_examples, read_demonstrations
+    from ...learn.toolken.demonstrations import QUERY_PROMPT, chat_query_prompt
+
+    if not _is_recorded(file):
+        return read_demonstrations(file, prompt=chat_query_prompt(model) if is_chat else QUERY_PROMPT)
+    found = demonstrations_of_examples(model, collect_examples([file]))
+    if not found:
+        raise ConfigError(f"{file} has no conversation to learn from", hint="`toolwire learn export` shows the reasons")
+    return found
+
+
 def _settings_of(arguments: argparse.Namespace) -> dict[str, Any]:
-    names = ("model", "add", "tools", "bias", "epochs", "rate", "batch", "negatives", "seed")
+    names = ("model", "add", "tools", "bias", "chat", "epochs", "rate", "batch", "negatives", "seed")
     return {name: getattr(arguments, name) for name in names}
 
 
@@ -197,15 +263,16 @@ def _use_head(arguments: argparse.Namespace) -> int:
     """
     if (arguments.pairs is None) == (arguments.prompt is None):
         raise ConfigError("--head needs either PAIRS to measure or --prompt to continue")
-    from ...learn import ToolkenHead, collect_states, measure_toolkens, open_model, read_demonstrations
+    from ...learn import ToolkenHead, collect_states, measure_toolkens, open_model
 
-    demonstrations = None if arguments.pairs is None else read_demonstrations(arguments.pairs)
-    model = open_model(arguments.model, device=arguments.device)
+    _check_pairs([] if arguments.pairs is None else [arguments.pairs])
+    model = open_model(_model_name(arguments), device=arguments.device)
     head = ToolkenHead.load(_head_folder(arguments.head), model).to(model.device)
     if arguments.bias is not None:
         head.bias = arguments.bias
-    if demonstrations is None:
+    if arguments.pairs is None:
         return _continue_prompt(arguments, model, head)
+    demonstrations = _read_pairs(arguments.pairs, model, is_chat=arguments.chat or head.is_chat)
     with ProgressBar("hidden states") as bar:
         states = collect_states(model, demonstrations, head.names, progress=bar)
     score = measure_toolkens(head, states)

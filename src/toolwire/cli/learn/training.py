@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,16 @@ import msgspec
 
 from ...ir.errors import ConfigError
 from ...ir.terminal import count_of, neutralise_line
-from ..terminal.options import add_command, add_flag, add_model, percentage, positive_number, settings_from
+from ..terminal.options import (
+    add_command,
+    add_executor,
+    add_flag,
+    add_model,
+    open_executor,
+    percentage,
+    positive_number,
+    settings_from,
+)
 from ..terminal.output import ProgressBar, json_text, print_note, print_text, table
 
 if TYPE_CHECKING:
@@ -88,6 +98,7 @@ def add_train(actions: Any) -> None:
     add_flag(parser, "--resume", "continue an interrupted run")
     parser.add_argument("--seed", type=int, default=0, metavar="NUMBER", help="seed of adapter, split and order (0)")
     add_flag(parser, "--json", "print the report as JSON")
+    add_executor(parser)
 
 
 def _parse_number(text: str) -> float:
@@ -107,6 +118,7 @@ def _train(arguments: argparse.Namespace) -> int:
     """
     from ...learn.tuning import find_problem, tune
 
+    executor = open_executor(arguments)
     with ProgressBar("measuring") as answers, ProgressBar("training") as steps:
 
         def show_step(step: TrainStep) -> None:
@@ -123,6 +135,7 @@ def _train(arguments: argparse.Namespace) -> int:
             minutes=arguments.minutes,
             on_step=show_step,
             on_answers=answers,
+            executor=executor,
         )
     plot = _draw_loss(Path(arguments.output))
     problem = find_problem(report, arguments.gate) if report.finished else "the time was over before the last step"
@@ -215,19 +228,23 @@ def _share(calls: CallQuality, name: str) -> str:
     return f"{calls.percent(name):.1f} % of {calls.prompts}"
 
 
+_CPU_SHARD, _SHARD = 1, 32  # texts; a GPU needs many at once, and a CPU is busy with one for about ten seconds
 _MAX_REASONS = 4  # they share one line; the rest is counted as "other"
 _MINE_HELP = """\
 Sample tool calls in texts, execute them, and keep those whose results help to predict the text.
 
 examples:
   toolwire learn mine texts.txt -m smollm2 -o runs/mined
-  toolwire learn mine texts.jsonl -m smollm2 -o runs/mined --tools calculator,calendar,search=passages.txt
+  toolwire learn mine texts.jsonl -m smollm2 -o runs/mined --tools calculator,search,qa,translate
+  toolwire learn mine texts.jsonl -m smollm2 -o runs/mined --tools search=passages.txt
   toolwire learn mine texts.jsonl -m smollm2 -o runs/mined --resume
-  toolwire learn mine texts.jsonl -m smollm2 -o runs/here --store redis://host     on several machines at once
+  toolwire learn mine texts.jsonl -m smollm2 -o runs/mined --workers 4             in four processes
+  toolwire learn mine texts.jsonl -m smollm2 -o runs/mined --ray 10.0.0.5:6379     on a cluster of Ray
 
 TEXTS: one text per line, or JSON Lines such as {"text": "8 - 2 = 6", "date": "2025-07-04"}.
-Tools: calculator, calendar, convert, search=FILE (one passage per line), qa=FILE and translate=FILE (two columns
-separated by a tab), or a JSON file such as [{"kind": "calculator", "threshold": 0.5}].
+Tools: calculator, calendar, convert, search and qa (WordNet: apt install dict-wn), translate (French to English: apt install
+dict-freedict-fra-eng). The last three also accept a file: another dictionary (search=gcide.index), one passage per line,
+or for qa and translate two columns separated by a tab. Or give a JSON file such as [{"kind": "calculator", "threshold": 0.5}].
 Filters: paper (the call before the text, its loss below both no call and no result), seed (the call at its place,
 against no call), rank (the best share by the score of seed), none.
 The folder gets candidates.jsonl, corpus.jsonl (all texts, with the kept calls) and report.json.
@@ -252,14 +269,16 @@ def add_mine(actions: Any) -> None:
     parser.add_argument("--call-probability", type=float, metavar="P", help="least probability of a call")
     parser.add_argument("--temperature", type=float, default=0.8, help="of sampling (0.8)")
     parser.add_argument("--seed", type=int, default=0, metavar="NUMBER", help="seed of sampling (0)")
-    parser.add_argument("--store", metavar="URL", help="store that several machines share (default: a file in RUN)")
-    parser.add_argument("--lease", type=float, default=120.0, metavar="SECONDS", help="lease of a shard (120)")
-    parser.add_argument("--shard-size", type=int, default=32, metavar="NUMBER", help="texts of a shard (32)")
+    parser.add_argument("--results", metavar="URL", help="folder or object store of the shards (RUN/shards)")
+    parser.add_argument(
+        "--shard-size", type=int, metavar="NUMBER", help="texts of a shard, a step of progress (1 on a CPU, else 32)"
+    )
     parser.add_argument("--batch-tokens", type=int, default=16_384, metavar="NUMBER", help="tokens of a batch (16384)")
     parser.add_argument("--device", default="cpu", help="device of the model (cpu)")
     parser.add_argument("--dtype", default="float32", help="type of the weights (float32)")
     add_flag(parser, "--resume", "continue the run in the folder")
     add_flag(parser, "--json", "print the report as JSON")
+    add_executor(parser)
 
 
 def _mine(arguments: argparse.Namespace) -> int:
@@ -272,8 +291,7 @@ def _mine(arguments: argparse.Namespace) -> int:
     from ...learn.run_folder import RunFolder, require_installed
     from ...learn.toolformer.corpus import read_texts
     from ...learn.toolformer.mining import MiningSettings, check_settings
-    from ...learn.toolformer.mining_run import mine_corpus, open_tools, read_tool_list
-    from ...net.stores import open_store
+    from ...learn.toolformer.mining_run import mine_corpus, open_miner, open_tools, read_tool_list, tool_files
 
     require_installed("mining", "torch", "transformers", "llguidance")  # before the folder of the run is created
     texts = read_texts(arguments.texts)
@@ -282,32 +300,33 @@ def _mine(arguments: argparse.Namespace) -> int:
     settings = settings_from(MiningSettings, arguments)
     check_settings(tools, settings)
     model_folder = find_model(arguments.model)
-    inputs = [arguments.texts, *(entry.file for entry in entries if entry.file), *weight_files(model_folder)]
+    inputs = [arguments.texts, *tool_files(entries), *weight_files(model_folder)]
+    shard_size = arguments.shard_size
+    if shard_size is None:
+        shard_size = _CPU_SHARD if arguments.device == "cpu" else _SHARD
     described = {
         **msgspec.structs.asdict(settings),
         "tools": msgspec.to_builtins(entries),
-        "shard_size": arguments.shard_size,
+        "shard_size": shard_size,
         "dtype": arguments.dtype,
     }
+    executor = open_executor(arguments)
     folder = RunFolder.create(arguments.output, described, inputs, resume=arguments.resume)
     with folder.preparing():
         model = open_model(model_folder, device=arguments.device, dtype=arguments.dtype)
-    store = open_store(arguments.store or str(folder.path / "shards.db"))
-    try:
-        with ProgressBar("mining shards") as bar:
-            report = mine_corpus(
-                model,
-                texts,
-                tools,
-                settings,
-                folder,
-                store,
-                shard_size=arguments.shard_size,
-                lease=arguments.lease,
-                progress=bar,
-            )
-    finally:
-        store.close()
+    with ProgressBar("mining shards") as bar:
+        report = mine_corpus(
+            model,
+            texts,
+            tools,
+            settings,
+            folder,
+            shard_size=shard_size,
+            executor=executor,
+            reopen=partial(open_miner, model.name, arguments.device, arguments.dtype, entries),
+            results=arguments.results,
+            progress=bar,
+        )
     _print(report, folder.path, as_json=arguments.json)
     return int(not report.augmented)
 

@@ -13,7 +13,7 @@ from typing import Any
 from ...ir.errors import ConfigError
 from ..sources.targets import add_target, load_tools, parse_spec
 from ..terminal.options import add_command
-from ..terminal.output import json_text, print_note
+from ..terminal.output import json_text
 from .call import add_call, add_prompt, add_read
 from .http import add_http_options, make_guard, parse_address, run_server, serve_app
 from .inspect import add_to as add_inspect
@@ -63,8 +63,7 @@ def _serve(arguments: argparse.Namespace) -> int:
 
     host, port = parse_address(arguments.http)
     app = BridgeApp(parse_spec(arguments.target, arguments), path=arguments.path, guard=make_guard(arguments, host))
-    print_note(f"serving {arguments.target} at http://{host}:{port}{arguments.path}", None)
-    run_server(serve_app(app, host, port))
+    run_server(serve_app(app, arguments.target, host, port, arguments.path))
     return 0
 
 

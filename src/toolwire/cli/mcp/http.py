@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from ..._extras import install_command
 from ...ir.errors import ConfigError, MissingExtra
 from ..terminal.options import add_list, read_variable
+from ..terminal.output import print_note
 from .stopping import stop_on_signals
 
 if TYPE_CHECKING:
@@ -105,14 +106,18 @@ def require_http(extra: str = "mcp") -> None:
         raise MissingExtra("HTTP needs httptools", hint=install_command(extra)) from None
 
 
-async def serve_app(app: AsgiApp, host: str, port: int, calls: CallsInFlight | None = None) -> None:
-    """Serve an app, with the gateway's limits for slow clients, until a signal stops it.
+async def serve_app(
+    app: AsgiApp, offered: str, host: str, port: int, path: str, calls: CallsInFlight | None = None
+) -> None:
+    """Serve an app, with the gateway's limits for slow clients, until a signal stops it. Print the address of `offered`.
 
     With `calls`, the stop is bounded as in `stopping`. Raises `MissingExtra` without httptools, and `ConfigError` if the
     address cannot be used.
     """
     require_http()
     listeners = _open_listeners(host, port)
+    port = listeners[0].getsockname()[1]  # the system chose one for port 0
+    print_note(f"serving {offered} at http://{host}:{port}{path}", None)
     if calls is None:
         await serve_listeners(app, listeners)
         return
@@ -142,8 +147,12 @@ def _open_listeners(host: str, port: int) -> list[socket.socket]:
     try:
         found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         for family, _, _, _, address in dict.fromkeys(found):
+            if listeners:  # the addresses of a host share the port that the system chose for 0
+                port = listeners[0].getsockname()[1]
             try:
-                listeners.append(socket.create_server(address, family=family, backlog=_BACKLOG))
+                listeners.append(
+                    socket.create_server((address[0], port, *address[2:]), family=family, backlog=_BACKLOG)
+                )
             except OSError as error:
                 if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
                     raise

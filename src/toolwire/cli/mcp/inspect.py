@@ -50,7 +50,7 @@ examples:
 ✓ accepted unchanged   ~ rejected as written, accepted as toolwire translates it
 ! translated, but not fully enforced (number of losses)   ✗ rejected, also as toolwire translates it
 ⚠ accepted, but dangerous: hidden characters, instructions, or an example that violates the schema
-exit codes: 0 all tools are usable   1 some are not, or tools differ from the lock   2 wrong usage, or no server
+exit codes: 0 no error   1 errors of tools or lists, or tools that differ from the lock   2 wrong usage, or no server
 """
 
 
@@ -76,12 +76,13 @@ def run(arguments: argparse.Namespace) -> int:
 async def _inspect(arguments: argparse.Namespace) -> int:
     """Connect to the servers, and write the lock or print JSON, schemas or an overview.
 
-    Returns 1 if a server or tool has a problem.
+    Return 1 if a server or a list has a problem, or a tool an error.
     """
     from ...audit.report import Report
     from ...audit.tools import audit_tools, errors_by_target
 
-    targets = parse_targets(arguments.targets) or TARGETS
+    given = parse_targets(arguments.targets)
+    targets = given or TARGETS
     wanted = parse_targets([arguments.schema] if arguments.schema else [])
     log = TrafficLog(show=arguments.traffic, show_all=arguments.all)
     servers = connect_servers(arguments.target, arguments, lock=arguments.check_lock, traffic=log)
@@ -96,14 +97,15 @@ async def _inspect(arguments: argparse.Namespace) -> int:
             _print_schemas(shown, wanted[0], len(tools))
             return 1 if servers.problems else 0
         contents = {name: await _read_contents(client) for name, client in servers.clients.items()}
-        findings = audit_tools(shown, ignore=[prefix.upper() for prefix in arguments.ignore])
+        findings = audit_tools(shown, ignore=[prefix.upper() for prefix in arguments.ignore], targets=given)
         report = Report(shown, findings, targets, errors=errors_by_target([shown], targets))
         if arguments.json:
             print(json_text(_report_as_json(servers, contents, report, log)))
         else:
             _print_servers(servers, contents, log, show_all=arguments.all)
             _print_report(servers, report, len(tools), show_all=arguments.all)
-        return 1 if servers.problems else 0
+        has_errors = any(finding.level == "error" for finding in findings)
+        return int(has_errors or bool(servers.problems) or any(listed.problems for listed in contents.values()))
 
 
 class _Contents(NamedTuple):

@@ -22,7 +22,7 @@ from ...ir.terminal import count_of
 from ..sources.targets import add_store_option, add_ttl_option, load_tools, open_store_at
 from ..sources.tool_source import add_source_options, open_source, refuse_api_options, source_kind
 from ..terminal.options import add_command, add_flag, read_variable
-from ..terminal.output import LogFormatter, print_note
+from ..terminal.output import LogFormatter
 from .http import (
     BackgroundHandler,
     add_http_options,
@@ -395,5 +395,4 @@ async def _serve_http(server: Server, arguments: argparse.Namespace, guard: Guar
     host, port = parse_address(arguments.http)
     app = HttpApp(server, path=arguments.path, guard=guard)
     offered = ", ".join(tool.name for tool in server.runner.box.tools) or "no tools"
-    print_note(f"serving {offered} at http://{host}:{port}{arguments.path}", None)
-    await serve_app(app, host, port, calls)
+    await serve_app(app, offered, host, port, arguments.path, calls)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from ...ir.errors import ConfigError
 from ...ir.response import UpstreamError
+from ...run.traces.redact import Redactor
 from ..sources.documents import replace_file
 from ..terminal.options import add_command, add_config, add_flag, add_model
 from ..terminal.output import paint, print_note
@@ -44,11 +45,19 @@ exit codes: 0 done   2 wrong usage, or the gateway requires a key or has no mode
 _URL = "http://127.0.0.1:4141"
 KEY_VARIABLE = "TOOLWIRE_KEY"
 _NOT_RUNNING = frozenset({"overloaded", "timeout"})  # kinds of faults
-# a field of JSON or TOML whose text is a secret; `env_key` is the name of a variable
-_SECRET = re.compile(
-    r"""((?<!env_)(?:key|token|secret|password|authorization|headers)["']?\s*[:=]\s*)("(?:[^"\\\n]|\\.)*"|'[^'\n]*')""",
-    re.IGNORECASE,
+# The end of a field's or option's name whose value is a secret; `env_key` is the name of a variable.
+_HIDDEN_NAMES = (
+    "(?<!env_)(?:key|token|secret|password|passwd|passphrase|credentials?|authorization|cookie|headers|bearer)"
 )
+_is_secret_name = re.compile(_HIDDEN_NAMES + "$", re.IGNORECASE).search
+_SECRET_IN_TOML = re.compile(
+    rf"""({_HIDDEN_NAMES}["']?\s*=\s*)"""
+    r"""(\"{3}.*?\"{3}|'{3}.*?'{3}|"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|\{[^}]*\}|\[[^\]]*\]|[^\s,#\]}]+)""",
+    re.IGNORECASE | re.DOTALL,
+)
+# an option and its value in one argument of a command, such as `--api-key=…`
+_SECRET_OPTION = re.compile(rf"({_HIDDEN_NAMES}[=:]).+", re.IGNORECASE | re.DOTALL)
+_HIDDEN = "[hidden]"
 _CLAUDE_ALIASES = ("ANTHROPIC_DEFAULT_OPUS_MODEL", "ANTHROPIC_DEFAULT_SONNET_MODEL")
 
 
@@ -167,23 +176,51 @@ def _read_key(variable: str | None) -> str:
 
 
 def _print_change(change: FileChange, key: str, shown: str) -> None:
-    """Print the changes of a file as a diff, with `shown` in place of the key. Other secrets are hidden, too."""
+    """Print the changes of a file as a diff, with `shown` in place of the key. Other secrets are hidden, too.
+
+    TOML has no values to search for secrets, only text, since it is edited as text. So unchanged lines are not shown.
+    """
     before = _read(change.path)
     if before == change.text:
         print(f"{change.path} is already up to date")
         return
-    names = (str(change.path), str(change.path))
-    old, new = (_hide_secrets(text, key, shown).splitlines() for text in (before, change.text))
-    for line in difflib.unified_diff(old, new, *names, lineterm=""):
+    names, is_json = (str(change.path), str(change.path)), change.path.suffix == ".json"
+    hide = _hide_in_json if is_json else _hide_in_toml
+    old, new = (hide(text, key, shown).splitlines() for text in (before, change.text))
+    for line in difflib.unified_diff(old, new, *names, n=3 if is_json else 0, lineterm=""):
         colour = {"+": "green", "-": "red"}.get(line[:1])
         print(line if colour is None else paint(line, colour))
 
 
-def _hide_secrets(text: str, key: str, shown: str) -> str:
-    """Replace the texts of fields such as `ANTHROPIC_AUTH_TOKEN`: the key by `shown`, others by `[hidden]`."""
-    written = {quote + key + quote for quote in "\"'"} | {json.dumps(key), json.dumps(key, ensure_ascii=False)}
-    hidden = _SECRET.sub(lambda found: found[1] + json.dumps(shown if found[2] in written else "[hidden]"), text)
-    return hidden.replace(key, shown)
+def _hide_in_toml(text: str, key: str, shown: str) -> str:
+    """Replace the values of fields such as `experimental_bearer_token`, and texts that look like keys."""
+    hidden = _SECRET_IN_TOML.sub(lambda found: found[1] + json.dumps(_HIDDEN), text)
+    return Redactor()(hidden.replace(key, shown))
+
+
+def _hide_in_json(text: str, key: str, shown: str) -> str:
+    """Replace the values of fields such as `ANTHROPIC_AUTH_TOKEN`: the key by `shown`, others by `[hidden]`."""
+    redact = Redactor()
+
+    def hide(value: Any, *, is_secret: bool) -> Any:
+        match value:
+            case dict():
+                return {
+                    name: hide(item, is_secret=is_secret or bool(_is_secret_name(name))) for name, item in value.items()
+                }
+            case list():  # arguments of a command, such as `"--api-key", "…"`
+                follows = [False, *(isinstance(item, str) and bool(_is_secret_name(item)) for item in value)]
+                return [hide(item, is_secret=is_secret or after) for item, after in zip(value, follows, strict=False)]
+            case str() if value == key:
+                return shown
+            case str() | int() | float() if is_secret and not isinstance(value, bool):
+                return _HIDDEN
+            case str():
+                return redact(_SECRET_OPTION.sub(rf"\1{_HIDDEN}", value.replace(key, shown)))
+            case _:
+                return value
+
+    return _dump_json(hide(json.loads(text), is_secret=False)) if text.strip() else ""
 
 
 def _write(change: FileChange) -> None:
@@ -248,17 +285,44 @@ def _codex_changes(
     settings = {"model_provider": "toolwire", "model": model, "model_context_window": limits.window}
     written = {name: value for name, value in settings.items() if value is not None}
     top = [f"{name} = {json.dumps(value)}" for name, value in written.items()]
-    kept = [line for line in before.splitlines() if line.split("=", 1)[0].strip() not in written]
-    provider = [f"{name} = {json.dumps(text)}" for name, text in codex_provider(url).items()]
-    table = ["[model_providers.toolwire]", *provider]
+    lines = before.splitlines()
+    tables_at = next((index for index, line in enumerate(lines) if line.lstrip().startswith("[")), len(lines))
+    kept = [
+        line
+        for index, line in enumerate(lines)
+        if index >= tables_at or line.split("=", 1)[0].strip() not in written  # a profile has a `model`, too
+    ]
+    provider = codex_provider(url)
+    table = ["[model_providers.toolwire]", *(f"{name} = {json.dumps(value)}" for name, value in provider.items())]
     text = "\n".join([*top, *kept, *([""] if kept else []), *table]) + "\n"
-    tomllib.loads(text)
+    providers = {**known.get("model_providers", {}), "toolwire": provider}
+    if _parse_toml(text) != {**known, **written, "model_providers": providers}:
+        hint = f"write {', '.join(written)} on lines of their own at the top, and each provider as a table"
+        raise ConfigError(f"cannot edit {path} without changing other settings", hint=hint)
     return [FileChange(path, text)], f"then: {KEY_VARIABLE}={shown} codex exec '…'"
 
 
-def codex_provider(url: str) -> dict[str, str]:
-    """Return the settings of the gateway as a provider of Codex. The key is in a variable."""
-    return {"name": "toolwire", "base_url": f"{url}/v1", "env_key": KEY_VARIABLE, "wire_api": "responses"}
+def _parse_toml(text: str) -> dict[str, Any] | None:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        return None
+
+
+def codex_provider(url: str) -> dict[str, str | bool]:
+    """Return the settings of the gateway as a provider of Codex. The key is in a variable.
+
+    With WebSockets, each request of Codex has only the new items of its conversation (core/src/client.rs of openai/codex).
+    The catalogue has the context windows, and makes Codex declare `apply_patch` and allow images.
+    """
+    return {
+        "name": "toolwire",
+        "base_url": f"{url}/v1",
+        "env_key": KEY_VARIABLE,
+        "wire_api": "responses",
+        "supports_websockets": True,
+        "model_catalog_url": f"{url}/v1/models",
+    }
 
 
 def _gemini_changes(

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 _SMALL = frozenset({"haiku", "mini", "nano", "flash", "lite", "small", "fast", "tiny"})
-_SHORT_CONTEXT = "local"  # the provider whose models cannot hold the prompt of a coding agent
+_SHORT_CONTEXT = ("local", "toolken")  # providers whose models cannot hold the prompt of a coding agent
 # The names that a client requests without a setting: they decide whether a pattern of the settings serves the client.
 _OWN_NAMES = {
     "claude": ("claude-opus-5", "claude-sonnet-5", "claude-haiku-5-5"),
@@ -107,7 +107,7 @@ def choose_models(client: str, available: AvailableModels) -> ChosenModels | Non
 def _serves_agents(row: ModelRow, settings: Settings) -> bool:
     upstreams = [target.upstream for target in row.targets] or [row.upstream or ""]
     providers: Mapping[str, str | None] = {name: upstream.provider for name, upstream in settings.upstreams.items()}
-    return row.tools and any(providers.get(name) != _SHORT_CONTEXT for name in upstreams)
+    return row.tools and any(providers.get(name) not in _SHORT_CONTEXT for name in upstreams)
 
 
 def _is_small(name: str) -> bool:

@@ -131,6 +131,10 @@ def _worker_command(arguments: argparse.Namespace) -> list[str]:
     return command + [f"--{option}" for option in ("demo", "quiet", "strict") if getattr(arguments, option)]
 
 
+_DEMO = (
+    "every model name without a row of its own is answered by SmolLM2-135M in this process, and answers name smollm2 as "
+    "their model"
+)
 _HELP = """\
 Run a gateway for OpenAI, Anthropic, Gemini and Ollama clients to any model.
 
@@ -236,6 +240,7 @@ async def _serve(arguments: argparse.Namespace, settings: Settings, worker: Work
                 metrics=metrics,
                 transports=telemetry.transports(),
                 runners=opened.bindings.runners,
+                hosted=opened.bindings.hosted,
                 publish=opened.bindings.publish,
                 publish_for=opened.bindings.publish_for,
                 on_key=telemetry.redactor.add_temporary_secret,
@@ -252,7 +257,7 @@ async def _serve(arguments: argparse.Namespace, settings: Settings, worker: Work
                 listener,
                 reload=reload,
                 apply=apply,
-                ready=lambda: write_banner(_make_banner(listener, settings, gateway)),
+                ready=lambda: write_banner(_make_banner(listener, settings, gateway, is_demo=arguments.demo)),
                 app=telemetry.wrap(gateway),
                 ends_process=True,
                 worker=worker,
@@ -374,12 +379,14 @@ def _load_file(path: Path, arguments: argparse.Namespace) -> Settings:
     return imported.settings
 
 
-def _make_banner(listener: socket, settings: Settings, gateway: Gateway) -> str:
+def _make_banner(listener: socket, settings: Settings, gateway: Gateway, *, is_demo: bool) -> str:
     """Return the address, how tools are selected, and a command for each client that can use the configured models."""
     host, port = listener.getsockname()[:2]
     host = f"[{host}]" if ":" in host else host
     url = f"{'http' if settings.server.certificate is None else 'https'}://{host}:{port}"
     parts = ["\n".join(address_lines("toolwire listens on", url))]
+    if is_demo:
+        parts.append("\n".join(paragraph(_DEMO)))
     if gateway.retrieval:
         parts.append("\n".join(paragraph(gateway.retrieval)))
     key = "$YOUR_KEY" if settings.keys else ANY_KEY

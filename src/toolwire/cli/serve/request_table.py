@@ -124,18 +124,21 @@ def _names_width(widths: dict[str, int]) -> int:
 
 
 def _details(request_log: RequestLog) -> list[str]:
-    """List the error with its path, the calls, the offered tools, the failed attempts and the losses."""
+    """List the error with its path, the calls, the runs of hosted tools, the offered tools, the failed attempts and the losses."""
     details = []
     if request_log.error:
         code = "" if request_log.error_code is None else f" ({request_log.error_code})"
         details.append(f"{request_log.error}{code}: {request_log.method} {request_log.path}")
     if request_log.calls:
         details.append(_join_names(request_log.calls))
+    if request_log.hosted_runs:
+        counts = request_log.hosted_runs.items()
+        details.append("ran " + _join_names(f"{kind}{_times(count)}" for kind, count in counts))
     if request_log.declared_tools:
         details.append(f"tools {request_log.offered_tools}/{request_log.declared_tools}")
     if request_log.failures:
-        counts = request_log.count_failures().items()
-        details.append("failed: " + _join_names(f"{name} {kind}{_times(count)}" for (name, kind), count in counts))
+        failed = request_log.count_failures().items()
+        details.append("failed: " + _join_names(f"{name} {kind}{_times(count)}" for (name, kind), count in failed))
     losses = islice(request_log.losses, _MAX_LOSSES)
     lost = dict.fromkeys(loss.concept for loss in losses if loss.severity != "info")
     if lost:

@@ -10,13 +10,15 @@ from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...ir.errors import ConfigError
+from ...ir.errors import ConfigError, ToolwireError
 from ..sources.targets import load_tools
 from ..terminal.output import print_note
 
 if TYPE_CHECKING:
-    from ...gateway.config.settings import OpenApiRow, Settings, ToolsRow
+    from ...gateway.config.settings import HostedRow, OpenApiRow, Settings, ToolsRow
     from ...gateway.gateway_tools import ToolBindings
+    from ...gateway.hosted_tools import HostedService
+    from ...ir.hosted import HostedKind
     from ...mcp.server.server import Server
     from ...net.tools.runner import Runner
     from ...openapi.client import ApiToolbox
@@ -33,11 +35,20 @@ class _OpenRow(NamedTuple):
     stack: AsyncExitStack
 
 
+class _OpenService(NamedTuple):
+    """A row of `[hosted]` with its open server, which `stack` closes."""
+
+    row: HostedRow
+    service: HostedService
+    stack: AsyncExitStack
+
+
 class _LoadedTools(NamedTuple):
     """The open tools of one version of the settings."""
 
     rows: dict[str, _OpenRow] = {}  # by model pattern
     server: Server | None = None  # the MCP server of the published row
+    hosted: dict[str, _OpenService] = {}  # by kind
 
     @property
     def bindings(self) -> ToolBindings:
@@ -46,8 +57,15 @@ class _LoadedTools(NamedTuple):
 
         published = next((pattern for pattern, open_row in self.rows.items() if open_row.row.publish), "*")
         return ToolBindings(
-            {pattern: open_row.runner for pattern, open_row in self.rows.items()}, self.server, published
+            {pattern: open_row.runner for pattern, open_row in self.rows.items()},
+            self.server,
+            published,
+            {kind: found.service for kind, found in self.hosted.items()},
         )
+
+
+def _open_parts(loaded: _LoadedTools) -> list[_OpenRow | _OpenService]:
+    return [*loaded.rows.values(), *loaded.hosted.values()]
 
 
 class ToolLoader:
@@ -56,7 +74,7 @@ class ToolLoader:
     def __init__(self, observers: Sequence[Observer]) -> None:
         self._observers = observers
         self._current = _LoadedTools()
-        self._left: list[_OpenRow] = []  # replaced rows that requests may still use
+        self._left: list[_OpenRow | _OpenService] = []  # replaced rows that requests may still use
         self._leaving: set[asyncio.Task[None]] = set()  # tasks that close replaced rows
 
     async def prepare(self, settings: Settings) -> _LoadedTools:
@@ -65,6 +83,7 @@ class ToolLoader:
         On an error, the newly opened rows are closed, the current tools stay, and the error is raised.
         """
         rows: dict[str, _OpenRow] = {}
+        hosted: dict[str, _OpenService] = {}
 
         async def open_row(pattern: str, row: ToolsRow) -> None:
             before = self._current.rows.get(pattern)
@@ -77,24 +96,28 @@ class ToolLoader:
             for error in filter(None, outcomes):
                 raise error
             rows = {pattern: rows[pattern] for pattern in settings.tools}
-            return _LoadedTools(rows, self._make_server(rows))
+            for kind, hosted_row in settings.hosted.rows.items():
+                before = self._current.hosted.get(kind)
+                same = before is not None and before.row == hosted_row
+                hosted[kind] = before if same and before is not None else await _open_service(kind, hosted_row)
+            return _LoadedTools(rows, self._make_server(rows), hosted)
         except BaseException:
+            await _close_rows(hosted.values(), self._current.hosted.values())
             await _close_rows(rows.values(), self._current.rows.values())
             raise
 
     def activate(self, opened: _LoadedTools, unused: Callable[[], Awaitable[None]] | None = None) -> None:
         """Make the prepared tools current; close the replaced tools after `unused` returns, or in `aclose` without it."""
         before, self._current = self._current, opened
-        left = [
-            open_row for open_row in before.rows.values() if not any(open_row is kept for kept in opened.rows.values())
-        ]
+        current = _open_parts(opened)
+        left = [part for part in _open_parts(before) if not any(part is kept for kept in current)]
         self._left += left
         if unused is not None:
             task = asyncio.ensure_future(self._retire(left, unused))
             self._leaving.add(task)
             task.add_done_callback(self._leaving.discard)
 
-    async def _retire(self, rows: list[_OpenRow], unused: Callable[[], Awaitable[None]]) -> None:
+    async def _retire(self, rows: list[_OpenRow | _OpenService], unused: Callable[[], Awaitable[None]]) -> None:
         await unused()
         await _close_rows(rows, ())
         self._left = [open_row for open_row in self._left if not any(open_row is gone for gone in rows)]
@@ -102,13 +125,14 @@ class ToolLoader:
     async def abandon(self, opened: _LoadedTools) -> None:
         """Close prepared tools that are not used."""
         await _close_rows(opened.rows.values(), self._current.rows.values())
+        await _close_rows(opened.hosted.values(), self._current.hosted.values())
 
     async def aclose(self) -> None:
         leaving = tuple(self._leaving)
         for task in leaving:
             task.cancel()
         await asyncio.gather(*leaving, return_exceptions=True)
-        await _close_rows([*self._left, *self._current.rows.values()], ())
+        await _close_rows([*self._left, *self._current.rows.values(), *self._current.hosted.values()], ())
 
     async def _open_row(self, row: ToolsRow) -> _OpenRow:
         """Open the tools of a row. If that fails, everything opened so far is closed."""
@@ -174,11 +198,39 @@ def _content_hash(row: ToolsRow) -> bytes:
     return whole.digest()
 
 
-async def _close_rows(rows: Collection[_OpenRow], but: Collection[_OpenRow]) -> None:
+async def _close_rows(rows: Collection[_OpenRow | _OpenService], but: Collection[_OpenRow | _OpenService]) -> None:
     """Close `rows`, except those in `but`, which the current settings still use."""
     for open_row in rows:
         if not any(open_row is kept for kept in but):
             await open_row.stack.aclose()
+
+
+async def _open_service(kind: HostedKind, row: HostedRow) -> _OpenService:
+    """Connect to the MCP server of a row, and find its tool. Raises `ConfigError` with the setting."""
+    from ...gateway.hosted_tools import HostedService
+    from ...mcp.client import McpServers
+    from ...net.tools.runner import Runner
+
+    setting, target = f"[hosted.{kind}]", row.mcp or row.command
+    assert target is not None  # the settings have exactly one of them
+    async with AsyncExitStack() as stack:
+        try:
+            servers = await stack.enter_async_context(McpServers.at(target))
+        except ToolwireError as error:
+            raise ConfigError(
+                f"{setting} {'mcp' if row.mcp else 'command'}: {error.message}", hint=error.hint
+            ) from None
+        box = servers.toolbox()
+        tools = {tool.name: tool for tool in box.tools}
+        name = row.tool or (next(iter(tools)) if len(tools) == 1 else "")
+        if name not in tools:
+            names = ", ".join(tools) or "none"
+            problem = f"the server has no tool {name!r}" if name else "the server has several tools"
+            raise ConfigError(f"{setting} tool: {problem}", hint=f"set tool = one of {names}")
+        runner = Runner(box, keeps_outputs=False)
+        stack.push_async_callback(runner.aclose)
+        service = HostedService(kind, runner, tools[name], row.max_calls, row.timeout, row.max_bytes)
+        return _OpenService(row, service, stack.pop_all())
 
 
 async def _load_sources(row: ToolsRow, stack: AsyncExitStack) -> list[Source]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...ir.errors import ConfigError, ProtocolError
+from ..terminal.output import print_note
 
 if TYPE_CHECKING:
     from ...audit.findings import SourceLocation
@@ -179,6 +180,8 @@ def name_file(file: str, error: ProtocolError) -> ProtocolError:
 
 def read_bytes(file: str) -> bytes:
     """Read a file, or standard input for `-`. Raise ConfigError if it cannot be read."""
+    if file == "-" and sys.stdin.isatty():  # a silent wait looks like a hang
+        print_note("reading from the terminal; Ctrl-D ends the input", None)
     try:
         return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     except OSError as error:

@@ -105,6 +105,15 @@ def _only_defines(statement: ast.stmt) -> bool:
     return isinstance(statement, definitions)
 
 
+def store_url(url: str | None) -> str:
+    """Return the address of a store; without one, the user's default store."""
+    return url or str(_state_folder() / "runs.db")
+
+
+def _state_folder() -> Path:
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "toolwire"
+
+
 def open_store_at(url: str | None, *, must_exist: bool = False) -> Store:
     """Open the store at a URL; without one, the user's default store, which is empty until a command writes to it.
 
@@ -118,7 +127,7 @@ def open_store_at(url: str | None, *, must_exist: bool = False) -> Store:
         if must_exist and "://" not in path and path != "memory:" and not Path(path).exists():
             raise ConfigError(f"there is no store {redact(url, url)}", hint="name the file that --store had in the run")
         return open_store(url)
-    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "toolwire"
+    state = _state_folder()
     if must_exist and not (state / "runs.db").exists():
         return open_store("memory:")
     state.mkdir(parents=True, exist_ok=True)

@@ -23,7 +23,7 @@ _PROSE = 24  # characters, about four words
 _MIN_PROSE = 12  # characters, about two words; narrower prose is harder to read than names that wrap
 _MIN_VALUE = 20  # characters beside a label; with fewer, the label has a line of its own
 # A number and its unit are one word: "0.48" at the end of a line means nothing.
-_WORDS = re.compile(r"[^ ]+(?:(?<=\d) (?:µs|ms|s|min|h|%|[KMG]?i?B|bytes?)(?![^ .,;:)]))?")
+_WORDS = re.compile(r"(?:[✓~!⚠✗]+\d* )?[^ ]+(?:(?<=\d) (?:µs|ms|s|min|h|%|[KMG]?i?B|bytes?)(?![^ .,;:)]))?")
 # A separator ends a piece. A dot, comma or colon before a digit does not: numbers, versions and ports stay whole.
 _PIECES = re.compile(r"(?:[^/._:,=&?|→-]|[.,:](?=\d))*+(?:[/_=&?|→-]|[.,:](?!\d))++|(?:[^/._:,=&?|→-]|[.,:](?=\d))++")
 _NUMBER = re.compile(r"[-+~]?\d[\d.,]* ?(?:%|µs|ms|s|k|M|[KMG]?B)?")

@@ -6,11 +6,14 @@ import argparse
 import os
 import re
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..._extras import install_command
 from ...ir.errors import ConfigError, MissingExtra
 from .layout import wrap_command, wrap_text
+
+if TYPE_CHECKING:
+    from ...run.executor import Executor
 
 CONFIG = "toolwire.toml"
 """The settings of the gateway in the current folder."""
@@ -157,6 +160,30 @@ def percentage(text: str) -> float:
     if not re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,6})?", text) or float(text) > 100:
         raise argparse.ArgumentTypeError(f"must be a number from 0 to 100, got {text!r}")
     return float(text)
+
+
+def add_executor(parser: Any) -> None:
+    """Add the options of commands that divide their work among processes or machines."""
+    group = parser.add_argument_group("workers")
+    group.add_argument("--workers", type=positive_number, metavar="N", help="worker processes, or tasks of --ray")
+    group.add_argument(
+        "--ray",
+        metavar="ADDRESS",
+        help="cluster of Ray: HOST:PORT, ray://HOST:PORT, or local to start one on this machine",
+    )
+
+
+def open_executor(arguments: argparse.Namespace) -> Executor | None:
+    """Return the executor of the options, or None to compute in this process. Raise MissingExtra for --ray without Ray."""
+    if arguments.ray is not None:
+        from ...durable.ray_executor import RayExecutor
+
+        return RayExecutor(arguments.ray, workers=arguments.workers)
+    if arguments.workers is None or arguments.workers == 1:
+        return None
+    from ...net.executors import ProcessPool
+
+    return ProcessPool(arguments.workers)
 
 
 def read_variable(name: str | None) -> str | None:

@@ -36,11 +36,11 @@ _MAX_COLUMNS = 10_000  # a larger COLUMNS is a mistake, and lines are padded to 
 _USUAL_COLUMNS = 100  # of a terminal that does not know its width, and of a rule below the headers in a file
 _COMMAND = re.compile(r"(?:pip|toolwire) ")  # the begin of a hint that is a command
 _QUOTED_COMMAND = re.compile(r"`[^`]{1,60}`")  # longer ones do not fit a line
-_SEVERITIES = {"error": "red", "warning": "yellow", "info": "blue"}
+SEVERITIES = {"error": "red", "warning": "yellow", "info": "blue"}
 # One colour for one meaning in every table: header, then cell.
 _CELL_COLOURS = {
-    "severity": _SEVERITIES,
-    "level": _SEVERITIES,
+    "severity": SEVERITIES,
+    "level": SEVERITIES,
     "effect": {"pure": "green", "read": "green", "idempotent": "yellow", "write": "yellow"},
     "wire": {
         "openai_chat": "green",
@@ -221,7 +221,7 @@ def _name_text(text: str) -> str:
 
 def losses_table(losses: Sequence[Loss], stream: TextIO) -> list[str]:
     """Return the lines of a table of losses, sorted by severity, errors first."""
-    order = list(_SEVERITIES)
+    order = list(SEVERITIES)
     ranked = sorted(losses, key=lambda loss: order.index(loss.severity))
     rows = [(loss.severity, _location(loss), f"{loss.concept} {loss.action}", loss.detail) for loss in ranked]
     return table(rows, ("severity", "location", "loss", "reason"), stream=stream)

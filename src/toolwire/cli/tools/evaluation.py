@@ -10,7 +10,7 @@ from ...ir.errors import ConfigError, ProtocolError
 from ...ir.terminal import count_of, neutralise_line
 from ..sources.documents import read_bytes, replace_file
 from ..terminal.bar_chart import Bar, BarGroup, check_plot_path, draw_bars, render_plot
-from ..terminal.options import add_command, percentage, positive_number, whole_number
+from ..terminal.options import add_command, add_executor, open_executor, percentage, positive_number, whole_number
 from ..terminal.output import ProgressBar, json_text, paint, print_note, table
 from .groups import INDEX_HELP, add_index_options, open_index, require_numpy
 
@@ -49,6 +49,7 @@ def add_eval(actions: Any) -> None:
     )
     parser.add_argument("--fail-under", type=percentage, metavar="PERCENT", help="exit with 1 if R@10 is lower")
     add_index_options(parser)
+    add_executor(parser)
 
 
 def _evaluate(arguments: argparse.Namespace) -> int:
@@ -61,6 +62,7 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     from ...retrieve.evaluation import compare_methods, missing_gold
 
     queries = read_queries(arguments.queries)  # before the index, which may take minutes
+    executor = open_executor(arguments)
     index = open_index(arguments.source, arguments)
     missing = missing_gold(index, queries)
     if len(missing) == len({name for query in queries for name in query.gold}):
@@ -70,7 +72,7 @@ def _evaluate(arguments: argparse.Namespace) -> int:
         some = ", ".join(missing[:3]) + (", …" if len(missing) > 3 else "")
         print_note(f"{count_of(len(missing), 'gold tool')} not in the index, counted as not found: {some}")
     with ProgressBar("searching") as bar:
-        compared = compare_methods(index, queries, bar)
+        compared = compare_methods(index, queries, bar, executor=executor)
     if arguments.json:
         print(json_text(_document(compared, arguments)))
     else:

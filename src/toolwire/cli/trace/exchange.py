@@ -47,22 +47,30 @@ class TimelineRow(NamedTuple):
 
 
 def draw_timeline(rows: Sequence[TimelineRow], total: float) -> list[str]:
-    """Return the lines of a timeline: label, bar, duration and note. `total` is the length of the axis in milliseconds."""
+    """Return the lines of a timeline: label, bar, duration and note. `total` is the length of the axis in milliseconds.
+
+    A note that does not fit beside its bar has lines of its own below it.
+    """
     width = min(terminal_width(), _WIDEST)
     most = min(_MAX_LABEL, width // 2)
     labels = [shorten("  " * min(row.depth, 6) + neutralise_line(row.label), most) for row in rows]
     label_width = max(map(len, ["operation", *labels]))
     room = max(width - label_width - _DURATION - 6, _MIN_BAR)
-    note_width = min(max((len(neutralise_line(row.note)) for row in rows), default=0), _MAX_NOTE, room - _MIN_BAR)
-    bar_width = room - note_width
+    notes = [neutralise_line(row.note) for row in rows]
+    widest = min(_MAX_NOTE, room - _MIN_BAR)
+    note_width = max((len(note) for note in notes if len(note) <= widest), default=0)
+    note_width = max(note_width, len("note")) if note_width else 0
+    bar_width, indent = room - note_width, " " * (label_width + 2)
     end = format_ms(total)
     axis = ("0".ljust(bar_width - len(end)) + end)[-bar_width:]
-    lines = [paint(f"{'operation'.ljust(label_width)}  {axis}  duration  note", "dim")]
-    for row, label in zip(rows, labels, strict=True):
+    lines = [paint(f"{'operation'.ljust(label_width)}  {axis}  duration{'  note' if note_width else ''}", "dim")]
+    for row, label, note in zip(rows, labels, notes, strict=True):
         bar = paint(_bar(row, total, bar_width), row.colour)
         duration = "no end" if row.end is None else format_ms(row.end - row.start)
-        note = shorten(neutralise_line(row.note), note_width)
-        lines.append(f"{label.ljust(label_width)}  {bar}  {duration.rjust(_DURATION)}  {note}".rstrip())
+        is_beside = len(note) <= note_width
+        beside = note if is_beside else ""
+        lines.append(f"{label.ljust(label_width)}  {bar}  {duration.rjust(_DURATION)}  {beside}".rstrip())
+        lines += [] if is_beside else [f"{indent}{part}" for part in wrap_text(note, max(width - len(indent), 1))]
     return lines
 
 

@@ -170,7 +170,7 @@ def _configure_claude(child: ChildCommand, _position: int, gateway: SessionGatew
 def _configure_codex(child: ChildCommand, position: int, gateway: SessionGateway, _stack: ExitStack) -> None:
     """Configure Codex with overrides of its settings file, before the user's arguments, which may override them again."""
     settings: dict[str, Any] = {"model_provider": "toolwire"}
-    settings |= {f"model_providers.toolwire.{name}": text for name, text in codex_provider(gateway.url).items()}
+    settings |= {f"model_providers.toolwire.{name}": value for name, value in codex_provider(gateway.url).items()}
     settings |= {"model": gateway.model, "model_context_window": gateway.limits.window}
     overrides = [f"{name}={json.dumps(value)}" for name, value in settings.items() if value is not None]
     _insert(child, position, *(word for override in overrides for word in ("-c", override)))

@@ -37,9 +37,10 @@ from .receipt import Receipt
 
 if TYPE_CHECKING:
     from ...gateway.app import Gateway
-    from ...gateway.config.settings import ModelRow, Settings, UpstreamRow
+    from ...gateway.config.settings import HostedRow, ModelRow, Settings, UpstreamRow
     from ...gateway.gateway_tools import ToolBindings
     from ...gateway.observe.telemetry import Telemetry
+    from ...ir.hosted import HostedKind
     from ...net.trace.file import TraceFile
     from ...run.traces.recordings import ExchangeTrace
 
@@ -78,6 +79,13 @@ def add_to(commands: Any) -> None:
     add_tool_options(parser)
     parser.add_argument(
         "--mcp", action="append", dest="tools", metavar="SERVER", help="an MCP server or mcpServers file, as -t"
+    )
+    parser.add_argument(
+        "--hosted",
+        action="append",
+        default=[],
+        metavar="KIND=SERVER",
+        help="MCP server (URL or command) for web_search, web_fetch or code_execution, if the model's provider has none",
     )
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="the program and its arguments")
 
@@ -188,6 +196,7 @@ async def _open_gateway(
         metrics=telemetry.metrics,
         transports=telemetry.transports(),
         runners=tools.runners,
+        hosted=tools.hosted,
         publish=tools.publish,
         publish_for=tools.publish_for,
         on_key=telemetry.redactor.add_temporary_secret,
@@ -312,15 +321,15 @@ async def _open_tools(
     from ...gateway.gateway_tools import ToolBindings
     from ...net.tools.runner import Runner
 
+    loader = ToolLoader(telemetry.observers)
+    stack.push_async_callback(loader.aclose)
+    opened = await loader.prepare(replace(settings, tools={}) if arguments.tools else settings)
+    loader.activate(opened)
     if arguments.tools:
         boxes = await stack.enter_async_context(open_tools(arguments))
         runner = Runner(*boxes, observers=telemetry.observers)
         stack.push_async_callback(runner.aclose)
-        return ToolBindings({"*": runner})
-    loader = ToolLoader(telemetry.observers)
-    stack.push_async_callback(loader.aclose)
-    opened = await loader.prepare(settings)
-    loader.activate(opened)
+        return ToolBindings({"*": runner}, hosted=opened.bindings.hosted)
     return opened.bindings
 
 
@@ -368,7 +377,22 @@ def session_settings(arguments: argparse.Namespace, key: str) -> tuple[Settings,
         responses=ResponsesRow(store="memory:"),
         log=LogRow(to="nowhere", remove=settings.log.remove),
         trace=TraceRow(otel=False, shorten_media=settings.trace.shorten_media),
+        hosted=replace(settings.hosted, **dict(map(_read_hosted, arguments.hosted))),
     ), model
+
+
+def _read_hosted(text: str) -> tuple[HostedKind, HostedRow]:
+    """Return the kind and the row of a `--hosted`. Raise ConfigError for an unknown kind, or without a server."""
+    from ...gateway.config.settings import HostedRow
+    from ...ir.hosted import HOSTED_KINDS
+
+    name, _, server = text.partition("=")
+    kind = next((kind for kind in HOSTED_KINDS if kind == name), None)
+    if kind is None or not server.strip():
+        hint = f'KIND=SERVER, with {" or ".join(HOSTED_KINDS)}, as in web_search="npx -y a-search-server"'
+        raise ConfigError(f"--hosted {text!r} names no tool and server", hint=hint)
+    is_url = server.startswith(("http://", "https://"))
+    return kind, HostedRow(mcp=server) if is_url else HostedRow(command=server)
 
 
 def _choose_model(settings: Settings, arguments: argparse.Namespace) -> tuple[Settings, str | None]:

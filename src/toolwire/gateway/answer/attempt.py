@@ -42,6 +42,7 @@ from ...net.http.transport import Reply
 from ...net.model.key_command import KeyCommandError
 from ...net.model.replies import drain, forwarded_headers, read_reply_body, transport_losses
 from ...net.model.upstream_exchange import ReplyMeaning, UpstreamExchange
+from ...wire.documents import AnswerSummary
 from ..config.settings import LimitsRow
 from ..faults import IDLE_FAULT, key_fault_of, network_fault_of
 from ..responses.pending_response import PendingResponse
@@ -51,9 +52,9 @@ from .preparation import OutboundRequest, Stream
 from .work import StreamRelay
 
 _log = getLogger("toolwire.gateway")
-_BYTES_OF_TOKEN = 4  # as in ir.prompt_size; a shorter body is not counted, because its prompt is rarely too long
-_SUMMARISED_AT_ONCE = 256 * 1024  # bytes of an answer, as for counting values (`gateway.memory`)
-_NO_LOSSES = (b"x-toolwire-losses", b"0")
+BYTES_OF_TOKEN = 4  # as in ir.prompt_size; a shorter body is not counted, because its prompt is rarely too long
+SUMMARISED_AT_ONCE = 256 * 1024  # bytes of an answer, as for counting values (`gateway.memory`)
+NO_LOSSES = (b"x-toolwire-losses", b"0")
 # Bytes of output without content that are held back: the start events of all providers have less than 4 kB, apart from
 # the request, which Responses repeats in two of them.
 _MAX_START = 64 * 1024
@@ -61,6 +62,18 @@ _MAX_START = 64 * 1024
 # collection with the objects of 200,000 calls stops the process for 1.8 seconds.
 _VALUES_PER_ITEM = 32
 _REPEATED_IN_START = 2  # `response.created` and `response.in_progress` contain the request
+
+
+class BegunAttempt(Struct, eq=False):
+    """A request that `usual_request` has sent, with its outcome: an error, a fault, or the bytes of an answer."""
+
+    out: OutboundRequest
+    sent_at: float  # by the clock of the dependencies
+    reply_headers: HeaderPairs  # for the client
+    error: BaseException | None
+    failure: Fault | None
+    data: bytes
+    summary: AnswerSummary | None  # of an answer whose delivery has begun
 
 
 class Attempt(Struct, eq=False):
@@ -79,28 +92,32 @@ class Attempt(Struct, eq=False):
     _pending_end: bytes = b""  # the end of a stream, held back until the work before it is done
     _is_fully_sent: bool = False  # the client has received everything up to the last event
 
-    async def run(self) -> Fault | None:
+    async def run(self, begun: BegunAttempt | None = None) -> Fault | None:
         """Prepare, send and deliver. Return None if the answer was delivered, else the fault before any output.
 
-        Raise LossError if the client accepts no losses, and CancelledError if the whole request is interrupted.
+        `begun` was sent already. Raise LossError if the client accepts no losses, and CancelledError if the whole request is
+        interrupted.
         """
         context, target = self._context, self._target
+        if begun is None:
+            try:
+                out = await context.work.prepare(target)
+            except BaseException:
+                target.health.release_trial(self._sent_at)
+                raise
+            context.http_exchange.answer_headers = []  # without the headers of a failed target
+            self._reply_headers = [*target.headers]
+            if self._state.stream_delivery is not None or self._has_other_target:
+                self._begin_wait()
+        else:
+            out = self._out = begun.out
+            self._reply_headers = begun.reply_headers
         try:
-            out = await context.work.prepare(target)
-        except BaseException:
-            target.health.release_trial(self._sent_at)
-            raise
-        context.http_exchange.answer_headers = []  # without the headers of a failed target
-        self._reply_headers = [*target.headers]
-        if self._state.stream_delivery is not None or self._has_other_target:
-            self._begin_wait()
-        try:
+            if begun is not None:
+                return await self._finish_begun(target, begun)
             window = target.window
-            if window is not None and len(out.body) > window * _BYTES_OF_TOKEN:
-                overflow = await context.work.find_overflow(out, window)
-                if overflow is not None:
-                    return overflow
-            return await self._send(target, out)
+            overflow = None if window is None else await self._find_overflow(out, window)
+            return await self._send(target, out) if overflow is None else overflow
         except asyncio.CancelledError:
             return await self._handle_interruption(out)
         except (TimeoutError, ConnectionError) as error:
@@ -119,6 +136,23 @@ class Attempt(Struct, eq=False):
                 self._end_wait()
             context.http_exchange.answer_headers = self._reply_headers  # for an error; the head of an answer is sent
             await context.work.end_attempt(out)
+
+    async def _find_overflow(self, out: OutboundRequest, window: int) -> Fault | None:
+        """Return the fault of a prompt that is certainly too long."""
+        is_long = len(out.body) > window * BYTES_OF_TOKEN
+        return await self._context.work.find_overflow(out, window) if is_long else None
+
+    async def _finish_begun(self, target: Target, begun: BegunAttempt) -> Fault | None:
+        if begun.summary is not None:
+            begun.out.stats.add_summary(begun.summary)
+            self._state.delivery.advance("respond")
+        if begun.error is not None:
+            raise begun.error
+        if begun.failure is not None:
+            return begun.failure
+        await self._context.work.decode_answer(target, begun.out, begun.data)
+        await self._finish_answer(target, begun.out, begun.data)
+        return None
 
     def _begin_wait(self) -> None:
         """Let the request go to another target if this one hangs, or does not begin its stream in time."""
@@ -203,7 +237,7 @@ class Attempt(Struct, eq=False):
         if rejected is not None:
             await self._write_pending_end()
             return await self._send_retry(target, out, rejected)
-        if data is not None and not (len(data) <= _SUMMARISED_AT_ONCE and out.accept(data)):
+        if data is not None and not (len(data) <= SUMMARISED_AT_ONCE and out.accept(data)):
             await context.work.decode_answer(target, out, data)
         following = None if context.preparation.gateway_tools is None else await self._run_tools(out)
         if following is not None:
@@ -272,6 +306,8 @@ class Attempt(Struct, eq=False):
         finally:
             if delivery is not None:
                 delivery.note_activity()
+        if delivery is not None:
+            self._pending_end += await self._context.work.release_events(out, self._state.streamed_bytes)
         if prepare is None:
             return None
         following = await self._context.work.prepare_following(out, prepare)
@@ -348,7 +384,7 @@ class Attempt(Struct, eq=False):
         if health.state != "closed":  # else `AttemptPlan.succeed` is early enough
             self._context.dependencies.router.succeed(self._target, self._sent_at)
         losses = () if self._out is None else self._out.losses
-        headers = [*self._reply_headers, (b"x-toolwire-losses", b"%d" % len(losses)) if losses else _NO_LOSSES]
+        headers = [*self._reply_headers, (b"x-toolwire-losses", b"%d" % len(losses)) if losses else NO_LOSSES]
         counts = self._context.preparation.tool_counts
         if counts is not None:
             headers.append((b"x-toolwire-tools", b"%d/%d" % (counts.offered, counts.declared)))

@@ -12,7 +12,7 @@ The state is advanced before the bytes are written, because a write may be cance
 been sent count as sent. `alive` is a state of its own, because a ping needs the head, and so the status 200, but shows
 nothing about the answer.
 
-One timer per stream serves pings and the limits on silence. A ping is written by a task of its own, because the task of
+One deadline per stream serves pings and the limits on silence. A ping is written by a task of its own, because the task of
 the request waits for the upstream at that time; output waits until a ping in progress is written, so that neither is
 inside the other. Silence interrupts the request's task (`asgi.interruption`) instead of ending the stream here: only
 that task knows whether another target can answer.
@@ -29,6 +29,7 @@ from msgspec import Struct
 
 from ...asgi.http_exchange import HeaderPairs, HttpExchange
 from ...asgi.offload import ClientOffload
+from ...net.deadlines import Deadlines
 from ...stream.framing import SSEDecoder
 from ..memory import MemoryReservation
 from ..observe.request_log import RequestLogWriter
@@ -124,6 +125,7 @@ class StreamDelivery(Delivery):
 
     __slots__ = (
         "__weakref__",
+        "_deadlines",
         "_frames",
         "_idle_suspected",
         "_idle_timeout",
@@ -136,8 +138,8 @@ class StreamDelivery(Delivery):
         "_ping",
         "_ping_interval",
         "_pinging",
+        "_slot",
         "_started_at",
-        "_timer",
         "headers",
         "time_to_first_chunk",
     )
@@ -166,7 +168,8 @@ class StreamDelivery(Delivery):
         self._loop = asyncio.get_running_loop()
         self._started_at = self._last_received = self._last_sent = self._loop.time()
         self._pinging: asyncio.Task[None] | None = None  # a ping in progress
-        self._timer: asyncio.TimerHandle | None = None
+        self._deadlines = Deadlines.of_running_loop()
+        self._slot: int | None = None  # of the next check
         http_exchange.interruption.attach()
         self.start_timer()
 
@@ -197,8 +200,7 @@ class StreamDelivery(Delivery):
         self._set_timer(min(self._ping_interval, self._idle_timeout))
 
     def _set_timer(self, seconds: float) -> None:
-        self._stop_timer()
-        self._timer = self._loop.call_later(seconds, self._on_timer)
+        self._slot = self._deadlines.set(self, self._slot, self._loop.time() + seconds)
 
     def suspend_idle_timeout(self) -> None:
         """Ignore the upstream's silence until `note_activity`: it cannot send anything now."""
@@ -244,9 +246,8 @@ class StreamDelivery(Delivery):
             self._pinging.cancel()
 
     def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._deadlines.drop(self, self._slot)
+        self._slot = None
 
     async def _wait_for_ping(self) -> None:
         """Wait until a ping in progress has been sent."""
@@ -267,9 +268,9 @@ class StreamDelivery(Delivery):
             self._max_silence = self._idle_timeout
             self._last_sent = self._last_received = self._loop.time()
 
-    def _on_timer(self) -> None:
+    def check_time(self) -> None:
         """Check for idleness, send a ping if one is due, and set the timer for the next of the two."""
-        now = self._loop.time()
+        self._slot, now = None, self._loop.time()
         if self._is_writing:
             self.note_activity()  # data has arrived and waits for the client
         if now - self._last_received >= self._max_silence:
@@ -283,7 +284,7 @@ class StreamDelivery(Delivery):
             self._last_sent = now
         next_ping = self._last_sent + self._ping_interval if can_ping else now + self._ping_interval
         next_idle_check = self._last_received + self._max_silence
-        self._timer = self._loop.call_later(max(min(next_ping, next_idle_check) - now, 0.01), self._on_timer)
+        self._slot = self._deadlines.set(self, None, max(min(next_ping, next_idle_check), now + 0.01))
 
     def _on_idle(self) -> None:
         """Interrupt the request at the second check in a row, 50 ms after the first.
@@ -292,10 +293,9 @@ class StreamDelivery(Delivery):
         """
         if not self._idle_suspected:
             self._idle_suspected = True
-            self._timer = self._loop.call_later(_IDLE_RECHECK, self._on_timer)
+            self._slot = self._deadlines.set(self, None, self._loop.time() + _IDLE_RECHECK)
             return
         self._idle_suspected = False
-        self._timer = None
         self._http_exchange.interruption.interrupt("upstream_idle")
 
     async def _send_ping(self) -> None:
@@ -303,7 +303,7 @@ class StreamDelivery(Delivery):
         await self._http_exchange.write(self._ping)
 
 
-_CONTENT_TYPE = (b"content-type", b"application/json")
+CONTENT_TYPE = (b"content-type", b"application/json")
 
 
 class AnswerContext(Struct, frozen=True, eq=False):
@@ -323,7 +323,7 @@ class AnswerContext(Struct, frozen=True, eq=False):
         return tools is not None and tools.has_run_tools
 
     def response_headers(self) -> HeaderPairs:
-        return [_CONTENT_TYPE, (b"x-request-id", self.log_writer.log.id.encode())]
+        return [CONTENT_TYPE, (b"x-request-id", self.log_writer.log.id.encode())]
 
 
 class AnswerState(Struct, eq=False):

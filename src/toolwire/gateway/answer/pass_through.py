@@ -23,7 +23,7 @@ from ...net.model.pass_through import ForwardedStream
 from ...net.model.server_facts import SizedBody
 from ...stream.strict import parse_object
 from ...wire.protocol import Wire
-from ..observe.request_log import AnswerStats
+from ..observe.answer_stats import AnswerStats
 from ..request.client_request import ClientRequest
 from ..responses.recorder import ResponseRecorder
 
@@ -89,6 +89,10 @@ class PassThroughRequest(Struct, eq=False):
 
     async def run_tools(self) -> None:
         """Run nothing: requests with the gateway's tools are translated."""
+
+    def release_events(self) -> bytes:
+        """Return nothing, because no tools have run."""
+        return b""
 
     def read_answer(self, data: bytes) -> None:
         """Decode and count a whole answer. Raise UpstreamError if it reports an error."""

@@ -19,10 +19,13 @@ from collections.abc import Mapping, Sequence
 from secrets import token_hex
 from typing import TypeAlias
 
+from msgspec.structs import replace
+
 from ...bridge.conversation.fitted_prefix import PrefixStore
 from ...bridge.conversation.reasoning_envelope import EnvelopeReader, ReasoningEnvelopes
 from ...bridge.conversation.restored_turns import find_turn_keys, restore_known_turns, restore_turns, turn_keys
 from ...bridge.conversation.turns import StoredTurn
+from ...bridge.fitting.typed_tools import express_items
 from ...ir.request import Request
 from ...ir.text import to_bytes
 from ...net.model.endpoint import Endpoint
@@ -33,6 +36,7 @@ from ...net.tools.runner import Runner
 from ...stream.strict import parse_object
 from ...wire.protocol import Limits
 from ..gateway_tools import GatewayTools
+from ..hosted_tools import HostedRuns, find_services, hosted_kinds, may_declare_hosted
 from ..observe.request_log import OfferCounts
 from ..request.client_request import ClientRequest
 from ..request.dependencies import Dependencies
@@ -68,8 +72,10 @@ class TurnMemory:
         client_request = self._client_request
         crosses_wires = any(target.endpoint.wire.name != client_request.wire.name for target in plan)
         if crosses_wires or client_request.may_have_calls():
-            request = client_request.request
-            return find_turn_keys(request, by_text=crosses_wires, store=client_request.translations)
+            request, store = client_request.request, client_request.translations
+            if crosses_wires:
+                request = _with_functions(request, "", store)
+            return find_turn_keys(request, by_text=crosses_wires, store=store)
         return []
 
     def restore(self, request: Request, endpoint: Endpoint) -> tuple[Request, PrefixStore | None]:
@@ -92,7 +98,15 @@ class TurnMemory:
             if reader is None or not reader.found:
                 return restored, translations
             self.removes_envelopes = True
+        else:
+            request = _with_functions(request, endpoint.wire.name, translations)
         return restore_known_turns(request, self.turns, endpoint.turn_origin, translations, envelopes)
+
+
+def _with_functions(request: Request, wire: str, store: PrefixStore | None) -> Request:
+    """Return the request with functions in place of the typed tools in its history, as the stored turns have them."""
+    messages = express_items(request.messages, wire, store)
+    return request if messages is request.messages else replace(request, messages=messages)
 
 
 def encode_turn(turn: StoredTurn, endpoint: Endpoint) -> tuple[StoredTurn, list[str], bytes]:
@@ -144,7 +158,7 @@ class RequestPreparation:
         client_request, endpoint = self._client_request, target.endpoint
         if client_request.upload is not None:
             return PassThroughRequest(client_request, endpoint, b"", client_request.upload.for_model(endpoint.model))
-        body = _replace_leading_model(client_request, endpoint)
+        body = replace_leading(client_request, endpoint)
         return None if body is None else PassThroughRequest(client_request, endpoint, body)
 
     def needs_no_change(self, target: Target) -> bool:
@@ -153,17 +167,10 @@ class RequestPreparation:
         The bytes are not decoded for this.
         """
         client_request = self._client_request
-        if (
-            target.kept_wire == client_request.wire.name
-            and not leaves_context(client_request, target)
-            and client_request.pending_response is None
-            and (not self._dependencies.runners or self.runner_for(target) is None)
-            and not (target.renamed_fields and any(map(client_request.may_have_field, target.renamed_fields)))
-            and (target.max_tools is None or not client_request.may_have_more_tools(target.max_tools))
-        ):
-            self._unchanged_ids |= {id(target)}
-            return True
-        return False
+        if target.kept_wire != client_request.wire.name or not takes_bytes(target, client_request, self._dependencies):
+            return False
+        self._unchanged_ids |= {id(target)}
+        return True
 
     def may_select_tools(self, target: Target, runner: Runner | None) -> bool:
         """Check whether some of the tools may be left out of the request for a target."""
@@ -183,6 +190,15 @@ class RequestPreparation:
         has_tools = target.row.tools and dependencies.runners
         return dependencies.runner_for(self._client_request.model) if has_tools else None
 
+    def _find_hosted(self, target: Target) -> HostedRuns | None:
+        """Return the hosted tools of the client that the gateway runs for a target that does not, or None."""
+        services, client_request = self._dependencies.hosted, self._client_request
+        if not services or not target.row.tools or not may_declare_hosted(client_request.body):
+            return None
+        runs = hosted_kinds(target.endpoint.wire, target.capabilities)
+        found = find_services(client_request.request, services, runs)
+        return HostedRuns(found, client_request.wire.name) if found else None
+
     def restore(self, target: Target) -> RestoredRequest:
         """Return the client's request for a target, with its stored turns."""
         client_request = self._client_request
@@ -200,12 +216,13 @@ class RequestPreparation:
     ) -> OutboundRequest:
         """Return the request for a target, and set `gateway_tools` to its tools of the gateway and its selection.
 
-        `restored` is the client's request with its stored turns, if these are restored already.
+        `restored` is the client's request with its stored turns, if these are restored already, or its media described.
         """
         client_request = self._client_request
         self.gateway_tools = None
-        if runner is None and offer is None:
-            restored_request, translations = self._find_restored(target)
+        hosted = self._find_hosted(target)
+        if runner is None and offer is None and hosted is None:
+            restored_request, translations = self._find_restored(target) if restored is None else restored
             keeps_conversation = self.turns is None or not self.turns.removes_envelopes
             return _adapt(
                 client_request,
@@ -217,7 +234,8 @@ class RequestPreparation:
             )
         run_id = token_hex(16)  # not the request id, which a client may choose
         request, translations = self.restore(target) if restored is None else restored
-        self.gateway_tools = tools = GatewayTools(runner, request, run_id, self._caller, offer)
+        request = request if hosted is None else hosted.declare(request)
+        self.gateway_tools = tools = GatewayTools(runner, request, run_id, self._caller, offer, hosted)
         return TranslatedRequest(
             client_request,
             tools.request,
@@ -241,6 +259,22 @@ class RequestPreparation:
         return None if restored is client_copy and not client_request.is_rebuilt else restored, translations
 
 
+def takes_bytes(target: Target, client_request: ClientRequest, dependencies: Dependencies) -> bool:
+    """Return whether the client's bytes can be sent to a target whose `kept_wire` is the client's."""
+    return (
+        not leaves_context(client_request, target)
+        and client_request.pending_response is None
+        and not (
+            dependencies.runners and target.row.tools and dependencies.runner_for(client_request.model) is not None
+        )
+        and not (target.renamed_fields and any(map(client_request.may_have_field, target.renamed_fields)))
+        and (target.max_tools is None or not client_request.may_have_more_tools(target.max_tools))
+        and not (target.refused_media and client_request.may_have_media())
+        and not client_request.has_summary
+        and not (dependencies.hosted and may_declare_hosted(client_request.body))
+    )
+
+
 def _adapt(
     client_request: ClientRequest,
     restored: Request | None,
@@ -257,7 +291,7 @@ def _adapt(
     endpoint, body = target.endpoint, None
     if keeps_conversation and endpoint.wire.name == client_request.wire.name and _keeps_body(client_request, target):
         body = _same_wire_body(client_request, restored, endpoint)
-        sized_body = _size_context(client_request, body, target) if leaves_context(client_request, target) else None
+        sized_body = _size_context(body, target) if leaves_context(client_request, target) else None
         body = body if sized_body is None else sized_body.data
         if target.row.repair is None and not client_request.records_at(target.upstream):
             # The body is not decoded here, so it need not be decodable.
@@ -277,7 +311,7 @@ def leaves_context(client_request: ClientRequest, target: Target) -> bool:
     return b'"num_ctx"' not in client_request.body
 
 
-def _size_context(client_request: ClientRequest, body: bytes, target: Target) -> SizedBody | None:
+def _size_context(body: bytes, target: Target) -> SizedBody | None:
     """Choose the context for a request of an Ollama client, or return None for a model at ollama.com.
 
     Without it, the server would cut the prompt to its default, and load the model again after each translated request.
@@ -286,10 +320,10 @@ def _size_context(client_request: ClientRequest, body: bytes, target: Target) ->
     size = None if sizes is None else sizes.of(target.endpoint)
     if size is None or size.facts.is_remote:
         return None
-    return SizedBody(size, parse_object(body), client_request.wire.conversation)
+    return SizedBody(size, parse_object(body))
 
 
-def _replace_leading_model(client_request: ClientRequest, endpoint: Endpoint) -> bytes | None:
+def replace_leading(client_request: ClientRequest, endpoint: Endpoint) -> bytes | None:
     """Return the client's body for the target's model, or None if it must be parsed for that."""
     if client_request.body_model in (None, endpoint.model):
         return client_request.body
@@ -298,7 +332,7 @@ def _replace_leading_model(client_request: ClientRequest, endpoint: Endpoint) ->
 
 def _replace_model(client_request: ClientRequest, endpoint: Endpoint) -> bytes:
     """Return the client's body for the target's model."""
-    replaced = _replace_leading_model(client_request, endpoint)
+    replaced = replace_leading(client_request, endpoint)
     return replace_model(client_request.body, client_request.document, endpoint.model) if replaced is None else replaced
 
 
@@ -323,6 +357,8 @@ def _keeps_body(client_request: ClientRequest, target: Target) -> bool:
     endpoint = target.endpoint
     return (
         target.row.emulate is None
+        and not client_request.has_media(target.refused_media)
+        and not client_request.has_summary
         and accepts_request(
             endpoint,
             client_request.wire.name,

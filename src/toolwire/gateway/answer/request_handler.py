@@ -37,7 +37,7 @@ from ..request.client_request import ClientRequest
 from ..request.dependencies import AnswerCache
 from ..responses.records import ResponseStateError
 from ..routing.router import Router, Target
-from .attempt import Attempt
+from .attempt import Attempt, BegunAttempt
 from .delivery import AnswerContext, AnswerState, Delivery
 
 
@@ -104,6 +104,13 @@ class AttemptPlan(Struct, eq=False):
         for target in self.targets:
             deadline += target.upstream.row.timeout
         self.deadline = deadline
+
+    def resume(self, sent_at: float) -> Target:
+        """Continue with the only target, to which the request was sent at that time."""
+        target = self.targets[0]
+        self.sent_at, self._tried = sent_at, 1
+        self.deadline = sent_at + target.upstream.row.timeout
+        return target
 
     @property
     def idle_timeout(self) -> float:
@@ -245,8 +252,8 @@ class RequestHandler:
         self._context = context
         self._state = AnswerState(Delivery(context.http_exchange))
 
-    async def run(self) -> None:
-        """Answer from the cache or from the targets.
+    async def run(self, begun: BegunAttempt | None = None) -> None:
+        """Answer from the cache or from the targets. `begun` was sent to the only target already.
 
         A failure after the answer has begun is written into it; an earlier one is raised. ClientGone if the client has
         closed the connection.
@@ -267,7 +274,7 @@ class RequestHandler:
         try:
             if dependencies.turn_store.has_any or client_request.wire.name in ENVELOPE_WIRES:
                 await context.work.load_turns(targets)
-            await self._try_targets()
+            await self._try_targets(begun)
         except asyncio.CancelledError:
             await self._handle_interruption()
         except Exception as error:  # must be reported if a tool has run or output was sent
@@ -312,7 +319,7 @@ class RequestHandler:
         await self._state.delivery.respond([*context.response_headers(), (b"x-toolwire-cache", b"hit")], answer)
         return True
 
-    async def _try_targets(self) -> None:
+    async def _try_targets(self, begun: BegunAttempt | None) -> None:
         """Try the targets as planned until an answer is delivered, else report the last fault to the client.
 
         Nothing is retried after output was sent, a tool has run or a streamed body was sent.
@@ -320,17 +327,20 @@ class RequestHandler:
         context, state, plan = self._context, self._state, self._plan
         fault: Fault | None = None
         while True:
-            target = plan.next_target()
+            target = plan.next_target() if begun is None else plan.resume(begun.sent_at)
             if target is None:
                 wait = None if fault is None else plan.wait_after_refusal(fault)
                 if wait is None:
                     break
                 await self._pause(wait)
                 continue
-            context.log_writer.count_attempt()
+            if begun is None:
+                context.log_writer.count_attempt()
             is_only = len(plan.targets) == 1
             has_other = not is_only and plan.has_other_target
-            failure = await Attempt(context, state, target, plan.deadline, plan.sent_at, is_only, has_other).run()
+            attempt = Attempt(context, state, target, plan.deadline, plan.sent_at, is_only, has_other)
+            failure = await attempt.run(begun)
+            begun = None
             if failure is None:
                 plan.succeed(target, failed_late=context.log_writer.log.error is not None)
                 return

@@ -35,7 +35,7 @@ from ...run.session.auxiliary import mark_repaired, mark_repaired_event
 from ...wire.protocol import StreamEncoder, Wire
 from ...wire.streaming.encoder import BaseStreamEncoder
 from ..gateway_tools import GatewayTools, TurnEvents
-from ..observe.request_log import AnswerStats
+from ..observe.answer_stats import AnswerStats
 from ..request.client_request import ClientRequest
 from ..responses.recorder import RecordingEncoder, ResponseRecorder
 from ..routing.router import Target
@@ -61,6 +61,7 @@ class TranslatedRequest:
     _is_streamed = False
     _stream_encoder: StreamEncoder | None = None
     _events: TurnEvents | None = None
+    _stream: TranslatedStream | None = None
 
     def __init__(
         self,
@@ -109,8 +110,9 @@ class TranslatedRequest:
             )
         self._gateway_tools = gateway_tools
         if gateway_tools is not None:
-            if gateway_tools.offer is not None and previous is None:
-                gateway_tools.offer.report(self.losses)
+            for part in (gateway_tools.offer, gateway_tools.hosted) if previous is None else ():
+                if part is not None:
+                    part.report(self.losses)
             self._events = TurnEvents(gateway_tools)  # removes our calls from a stream
         sizes = target.upstream.context_sizes
         self._endpoint_request = EndpointRequest(
@@ -127,6 +129,7 @@ class TranslatedRequest:
             capabilities=target.capabilities,
             runs_search=gateway_tools is not None and gateway_tools.runs_hosted_search,
             store=translations,
+            settings=client_request.settings,
             context_size=None if sizes is None else sizes.of(endpoint),
             keep_tools=is_same_wire and target.max_tools is None,
             mark_prefix=(
@@ -233,6 +236,12 @@ class TranslatedRequest:
         self._response = response
         self.stats.usage = response.usage if self._gateway_tools is None else self._gateway_tools.total_usage(response)
 
+    def release_events(self) -> bytes:
+        """Return the events of a stream that waited for the gateway's tools to run."""
+        if self._stream is None or self._events is None:
+            return b""
+        return self._stream.encode_events(self._events.release())
+
     async def run_tools(self) -> Callable[[], TranslatedRequest] | None:
         """Run the gateway's tools that the answer calls, whole or streamed.
 
@@ -298,7 +307,7 @@ class TranslatedRequest:
             steps.insert(0, lambda event: [mark_repaired_event(event, self._target.model)])
         is_first = not self._is_streamed and (self._gateway_tools is None or self._gateway_tools.turns == 0)
         self._is_streamed = True
-        return TranslatedStream(
+        self._stream = TranslatedStream(
             self._endpoint_request,
             self._client_request.wire,
             self._encoder,
@@ -310,6 +319,7 @@ class TranslatedRequest:
             sealer=self._sealer,
             make_id=self._make_id,
         )
+        return self._stream
 
 
 def _find_emulation(target: Target, request: Request) -> EmulationSettings | None:
@@ -465,6 +475,10 @@ class TranslatedStream:
             if isinstance(produced, WholePart) or getattr(produced, "artefacts", None):
                 self._other_bytes += len(encoded)
             out.append(encoded)
+
+    def encode_events(self, events: Iterable[Event]) -> bytes:
+        """Encode events that have passed the steps. Raise EncodeError if the client's wire has no place for them."""
+        return b"".join([self._encode_event(event) for event in events])
 
     def _apply_steps(self, event: Event) -> list[Event]:
         events = [event]

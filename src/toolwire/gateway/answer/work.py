@@ -22,6 +22,7 @@ from ...bridge.conversation.restored_turns import turn_is_incomplete
 from ...bridge.conversation.turns import MAX_TURN_BYTES, StoredTurn
 from ...bridge.emulation.retries import RejectedAnswer
 from ...ir.errors import ProtocolError
+from ...ir.losses import require_lossless
 from ...ir.prompt_size import least_tokens
 from ...ir.response import Fault
 from ...net.http.transport import Reply
@@ -30,8 +31,10 @@ from ...net.model.upstream_exchange import ERROR_LIMIT, ReplyMeaning, UpstreamEx
 from ...net.tools.runner import Runner
 from ..faults import overflow_fault
 from ..gateway_tools import with_gateway_tools
+from ..media_descriptions import DescribedRequest
 from ..memory import UNCOUNTED, MemoryReservation, StreamMemory, admit_document
-from ..observe.request_log import AnswerStats, RequestLogWriter
+from ..observe.answer_stats import AnswerStats
+from ..observe.request_log import RequestLogWriter
 from ..request.client_request import CALL_MARKS, ClientRequest
 from ..request.dependencies import Dependencies
 from ..retrieval.offered_tools import OfferedClientTools, is_stored_elsewhere
@@ -294,24 +297,45 @@ class AnswerWork(Struct, frozen=True, eq=False):
         if sizes is not None and (not is_same_wire or leaves_context(client_request, target)):
             await sizes.refresh(target.endpoint, target.upstream.transport)
         preparation.tool_count = None
-        runner, restored, offer = preparation.runner_for(target), None, None
+        described = None
+        if target.row.vision is not None and client_request.may_have_media():
+            described = await self._describe_media(target, work_size)
+        runner, offer = preparation.runner_for(target), None
+        restored = None if described is None else (described.request, client_request.translations)
         if preparation.may_select_tools(target, runner):
-            restored, offer = await self._select_tools(target, runner, work_size)
+            restored, offer = await self._select_tools(target, runner, work_size, restored)
         outbound = await self._offload.run(work_size, preparation.make_outbound, target, runner, restored, offer)
         known_tools.add(tools_key, client_request)
+        if described is not None:
+            outbound.losses.extend(described.losses)
+            if client_request.strict:
+                require_lossless(outbound.losses)
         return outbound
 
-    async def _select_tools(
-        self, target: Target, runner: Runner | None, work_size: int
-    ) -> tuple[RestoredRequest | None, OfferedClientTools | None]:
-        """Select among the tools of the client and of the gateway.
+    async def _describe_media(self, target: Target, work_size: int) -> DescribedRequest | None:
+        """Have another model describe the media that the target does not accept. Return None if there are none."""
+        descriptions, caller = self._dependencies.descriptions, self._log_writer.log.caller
+        request, _ = await self._offload.run(work_size, self._preparation.restore, target)
+        kinds = descriptions.described_kinds(target)  # on the event loop: the plan may send probes
+        size, model = len(self._client_request.body), target.row.vision or ""
+        found = await self._offload.run(size, descriptions.find, request, model, kinds, caller)
+        if not found.items:
+            return None
+        described = await descriptions.describe(request, target, found, self.reserve)
+        self._log_writer.add_description(described.usage)
+        return described
 
-        Return the request with its stored turns, and the selection, or None and None if all tools are offered. Their
-        number is noted if the conversation is stored elsewhere.
+    async def _select_tools(
+        self, target: Target, runner: Runner | None, work_size: int, described: RestoredRequest | None
+    ) -> tuple[RestoredRequest | None, OfferedClientTools | None]:
+        """Select among the tools of the client and of the gateway. `described` is the request if it has descriptions.
+
+        Return the request with its stored turns, and the selection, or `described` and None if all tools are offered.
+        Their number is noted if the conversation is stored elsewhere.
         """
         preparation, retrieval = self._preparation, target.row.retrieval
         ranker, client, offload = self._dependencies.ranker, self._memory.client, self._offload
-        restored = await offload.run(work_size, preparation.restore, target)
+        restored = await offload.run(work_size, preparation.restore, target) if described is None else described
         with_own = restored[0] if runner is None else with_gateway_tools(restored[0], runner)
         offer = None
         if preparation.may_defer(target):
@@ -322,7 +346,7 @@ class AnswerWork(Struct, frozen=True, eq=False):
             offer = await ranker.open_offer(with_own, retrieval, client, offload, work_size, earlier)
             if offer is None and is_stored_elsewhere(with_own):
                 preparation.tool_count = len(with_own.tools)
-        return (None, None) if offer is None else (restored, offer)
+        return (described, None) if offer is None else (restored, offer)
 
     async def find_overflow(self, out: OutboundRequest, window: int) -> Fault | None:
         """Return a fault if the prompt is certainly longer than the window. Other prompts are left to the upstream."""
@@ -397,6 +421,10 @@ class AnswerWork(Struct, frozen=True, eq=False):
         self._log_writer.add_overhead(started_at)
         return written
 
+    async def release_events(self, out: OutboundRequest, size: int) -> bytes:
+        """Return the events that waited for the gateway's tools to run; the stream had `size` bytes."""
+        return await self._offload.run(size, out.release_events)
+
     async def encode_stream(self, out: OutboundRequest, data: bytes) -> bytes:
         """Encode a whole answer as the stream that the client requested."""
         return await self._offload.run(len(data) + self._repeated_size(), out.encode_stream)
@@ -415,10 +443,15 @@ class AnswerWork(Struct, frozen=True, eq=False):
         The usage is estimated from the sizes if the upstream reported none.
         """
         log_writer, upload = self._log_writer, self._client_request.upload
-        log_writer.set_answer(out.stats, out.repairs, self._preparation.tool_counts)
+        preparation = self._preparation
+        log_writer.set_answer(out.stats, out.repairs, preparation.tool_counts)
+        if preparation.gateway_tools is not None and preparation.gateway_tools.hosted is not None:
+            log_writer.set_hosted_runs(dict(preparation.gateway_tools.hosted.started))
         if log_writer.log.usage is None:
             sent = out.body if upload is None else upload.size
             log_writer.set_estimate(await self._offload.run(len(out.body), out.stats.estimate, sent))
+        if log_writer.log.description_usage is not None:
+            log_writer.add_description(None)  # the usage above is the answer's
         if out.losses or log_writer.log.losses:  # the losses of an earlier attempt are replaced
             await self._offload.run(len(out.losses) * _WORK_PER_LOSS, log_writer.set_losses, out.losses)
 

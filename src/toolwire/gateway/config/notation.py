@@ -20,7 +20,7 @@ from .settings import Row, Settings
 SettingsPath: TypeAlias = tuple[str | int, ...]
 
 _is_bare_key = re.compile(r"[A-Za-z0-9_-]+").fullmatch
-_NAMED_TABLES = ("upstreams", "models", "keys", "tools")  # tables with one table per name
+_NAMED_TABLES = ("upstreams", "models", "keys", "tools", "hosted")  # tables with one table per name
 _SUBTABLES = ("capabilities", "emulate", "retrieve", "headers", "extra_body", "defaults")
 _MAX_LINES = 100_000  # that are searched for the position of an error
 _MAX_LINE = 2_000  # characters that are searched for a key

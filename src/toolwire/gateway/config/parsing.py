@@ -24,9 +24,6 @@ from ...wire.models.capabilities import check_capabilities
 from .notation import SettingsPath, toml_location
 from .settings import KeyRow, ModelRow, Row, Settings, TargetRow
 
-# Check the names and types of a parsed settings file, and collect every problem with its location.
-
-
 _TYPES = {
     "int": "an integer",
     "float": "a number",
@@ -39,6 +36,7 @@ _TYPES = {
     "datetime": "a time",
 }
 _KEY_COMMAND_HINT = 'write key_command = ["gcloud", "auth", "print-access-token"]: a list, without a shell'
+_HOSTED_HINT = 'set mcp = "http://127.0.0.1:8931/mcp", or command = "npx -y a-server"'
 _RETRIEVE_HINT = 'write retrieve = true, or retrieve = {k = 8, always = ["NAME"]}'
 _replace_type_lists = re.compile(r"`([^`]*)`").sub  # of messages such as: Expected `int | null`, got `str`
 
@@ -157,13 +155,12 @@ SHARED_STATE_HINT = (
 )
 """The hint for several workers without a shared state."""
 
-# settings that must be positive, and settings that may be 0
 _POSITIVE_FIELDS = (
     *("workers", "body", "stream_body", "answer", "values", "memory", "head", "slow_client", "ping", "connections"),
     *("requests", "loop_delay", "queue"),
     *("timeout", "idle", "first_event", "key_timeout", "key_ttl", "ttl", "context_max"),
     *("keep_files", "keep_days", "keep_bytes"),
-    *("seconds", "max_response_bytes", "max_responses", "max_key_bytes", "max_key_entries"),
+    *("seconds", "max_response_bytes", "max_responses", "max_key_bytes", "max_key_entries", "max_calls", "max_bytes"),
 )
 _NON_NEGATIVE_FIELDS = (
     *("drain", "heartbeat", "retries", "retry_budget", "cooldown", "cache", "turns", "turn_bytes", "turn_seconds"),
@@ -171,12 +168,7 @@ _NON_NEGATIVE_FIELDS = (
 _KEY_LIMITS = ("requests_per_minute", "tokens_per_minute", "tokens_per_day")
 
 
-def find_rule_problems(settings: Settings) -> list[SettingsProblem]:
-    """List every violated rule."""
-    return list(_check_rules(settings))
-
-
-def _check_rules(settings: Settings) -> Iterator[SettingsProblem]:
+def find_rule_problems(settings: Settings) -> Iterator[SettingsProblem]:
     """Yield the violated rules of all tables."""
     yield from _check_server(settings)
     for name, row in settings.upstreams.items():
@@ -195,12 +187,20 @@ def _check_rules(settings: Settings) -> Iterator[SettingsProblem]:
         if not tools.files and tools.mcp is None and not tools.openapi:
             hint = "set files = […], mcp = a file of servers, or openapi = […]"
             yield SettingsProblem(("tools", pattern), "has no tools", hint)
+    yield from _check_hosted(settings)
     for number, expression in enumerate(settings.log.remove):
         try:
             re.compile(expression)
         except re.error as error:
             message = f"{expression!r} is not a valid regular expression: {error}"
             yield SettingsProblem(("log", "remove", number), message, "use the syntax of Python's re")
+
+
+def _check_hosted(settings: Settings) -> Iterator[SettingsProblem]:
+    for kind, row in settings.hosted.rows.items():
+        yield from _check_numbers(row, ("hosted", kind))
+        if bool(row.mcp) == bool(row.command):
+            yield SettingsProblem(("hosted", kind), "needs exactly one of `mcp` and `command`", _HOSTED_HINT)
 
 
 def _check_server(settings: Settings) -> Iterator[SettingsProblem]:
@@ -248,6 +248,7 @@ def _check_model(name: str, model: ModelRow, settings: Settings) -> Iterator[Set
     yield from _check_emulation(name, model)
     yield from _check_retrieval(model, path)
     yield from _check_repair_model(name, model, settings.models)
+    yield from _check_vision(name, model, settings)
 
 
 def _check_wildcard(name: str, model: str | None, path: SettingsPath) -> Iterator[SettingsProblem]:
@@ -301,6 +302,19 @@ def _check_repair_model(name: str, model: ModelRow, models: Mapping[str, ModelRo
         yield SettingsProblem(path, f"{model.repair_model!r} has no native calls", "choose a model that has them")
 
 
+def _check_vision(name: str, model: ModelRow, settings: Settings) -> Iterator[SettingsProblem]:
+    """Yield a problem unless the model that describes images exists and accepts them."""
+    if model.vision is None:
+        return
+    path: SettingsPath = ("models", name, "vision")
+    upstream, is_direct, _ = model.vision.partition("/")
+    describing = settings.models.get(model.vision, ModelRow() if is_direct and upstream in settings.upstreams else None)
+    if describing is None:
+        yield from _check_known(model.vision, settings.models, path, "model")
+    elif describing.vision is not None or describing.capabilities.media == ():
+        yield SettingsProblem(path, f"{model.vision!r} accepts no images", "choose a model that does")
+
+
 def _check_keys(keys: Mapping[str, KeyRow]) -> Iterator[SettingsProblem]:
     """Yield the problems of names, hashes and limits of keys. Two names for one key would make its owner ambiguous."""
     owners: dict[str, str] = {}
@@ -326,7 +340,7 @@ def _check_known(name: str, table: Mapping[str, object], path: SettingsPath, nou
         yield SettingsProblem(path, f"unknown {noun} {name!r}", suggest_name(name, table, f"known {noun}s"))
 
 
-_NAMED_TABLES = ("upstreams", "models", "keys", "tools")
+_NAMED_TABLES = ("upstreams", "models", "keys", "tools")  # `hosted` has a fixed set of names
 
 
 class ParsedSettings(msgspec.Struct, frozen=True):

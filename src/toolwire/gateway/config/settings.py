@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from ...bridge.emulation.settings import EmulationSettings
 from ...ir.errors import ConfigError
+from ...ir.hosted import HOSTED_KINDS, HostedKind
 from ...ir.tools import Effect
 from ...wire.models.capabilities import UNKNOWN_MODEL, ModelCapabilities
 
@@ -72,6 +73,7 @@ class UpstreamRow(Row, frozen=True):
     client_key: str | None = None  # a PEM file; default: in the same file as the certificate
     context_max: int | None = None  # tokens of prompt and answer, at most; default: the model's own length
     keeps_responses: bool | None = None  # it stores Responses itself; default: whether its provider does
+    websocket: bool = False  # OpenAI Responses over WebSockets, if the upstream has them
     cache: Literal["auto", "client", "off"] = "auto"
     """Prompt-cache marks of translated requests: the gateway's or else the client's, the client's only, or none."""
 
@@ -109,6 +111,7 @@ class ModelRow(Row, frozen=True):
     tools: bool = True  # whether the model accepts tools
     repair: Literal["strict", "safe", "aggressive"] | None = None
     repair_model: str | None = None  # another model, with native calls, that repairs emulated calls of this one
+    vision: str | None = None  # another model that describes images and files, if this one does not accept them
     retrieve: bool | RetrieveRow = False  # offer only the best of many tools, and `search_tools` for the others
     cache: float = 0.0  # seconds that a whole answer is cached for an identical request
     first_event: float | None = None  # seconds; default: the upstream's, or 300 for a reasoning model
@@ -250,6 +253,30 @@ class ToolsRow(Row, frozen=True):
     approve: tuple[Effect, ...] = ()
 
 
+class HostedRow(Row, frozen=True):
+    """The tool of an MCP server that replaces a hosted tool where the upstream has none: a URL or a command."""
+
+    mcp: str | None = None  # the URL of the server
+    command: str | None = None  # a command line that starts the server
+    tool: str | None = None  # its name; default: the only tool of the server
+    max_calls: int = 8  # for one answer
+    timeout: float = 30.0  # seconds for one call
+    max_bytes: int = 50_000  # of the text of one result
+
+
+class HostedSection(Row, frozen=True):
+    """The tools that replace hosted tools, by kind."""
+
+    web_search: HostedRow | None = None
+    web_fetch: HostedRow | None = None
+    code_execution: HostedRow | None = None
+
+    @property
+    def rows(self) -> dict[HostedKind, HostedRow]:
+        rows = {kind: getattr(self, kind) for kind in HOSTED_KINDS}
+        return {kind: row for kind, row in rows.items() if row is not None}
+
+
 class Settings(Row, frozen=True):
     """The whole file. An empty `upstreams` means: all providers whose key is in the environment."""
 
@@ -263,6 +290,7 @@ class Settings(Row, frozen=True):
     log: LogRow = LogRow()
     trace: TraceRow = TraceRow()
     tools: dict[str, ToolsRow] = {}  # by model pattern
+    hosted: HostedSection = HostedSection()
     capabilities_file: str | None = None  # a JSON file of capability rows, which come before the built-in ones
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from errno import EAGAIN, EBADF
 from functools import lru_cache
@@ -87,6 +87,7 @@ class AccessLogLine(Struct, frozen=True, omit_defaults=True):
     calls: int = 0
     tools: str = ""  # "9/500": offered and declared, if they were selected
     searches: int = 0  # of the model, for other tools
+    hosted: Mapping[str, int] = {}  # runs of hosted tools at the gateway, by kind
     losses: int = 0
     lost: tuple[str, ...] = ()  # the concepts of the losses
     repairs: int = 0
@@ -139,6 +140,7 @@ class AccessLog:
             len(request_log.calls),
             f"{request_log.offered_tools}/{request_log.declared_tools}" if request_log.declared_tools else "",
             request_log.tool_searches,
+            request_log.hosted_runs,
             len(request_log.losses),
             _lost_concepts(request_log, clean) if request_log.losses else (),
             len(request_log.repairs),

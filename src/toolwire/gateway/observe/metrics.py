@@ -9,6 +9,7 @@ Names of models, tools and losses come from outside, so each set of labels is bo
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,9 @@ _SERIES_LABELS = ("ingress", "upstream", "model")
 _MAX_LABEL_LENGTH = 120  # characters of a label; the names of models have fewer than 100
 _MAX_CACHED_SERIES = 4096  # routes by the client's names, of which there may be any number
 _MAX_ROWS = 2000  # of a counter; several labels with 200 values each would give millions
+# Requests that are counted together: the processor's caches then have the code for all but the first of them.
+_BATCH = 64
+_FEW = 64  # losses and calls; a client or an upstream may cause hundreds of thousands
 _TOKEN_KINDS = ("input", "output", "cached", "reasoning")
 
 
@@ -169,10 +173,13 @@ class Metrics:
 
     `clean` removes secrets from a label. `max_values` is the number of models, and of tools, that have a label of their
     own.
+
+    `batch` requests are counted together, and before the figures are read.
     """
 
-    def __init__(self, *, max_values: int = 200, clean: Callable[[str], str] = str) -> None:
+    def __init__(self, *, max_values: int = 200, clean: Callable[[str], str] = str, batch: int = _BATCH) -> None:
         self._max_values = max_values
+        self._batch = batch
         self._clean = clean
         # by the requested model, with its label; several may share one
         self._series: dict[tuple[str, str, str], tuple[str, _SeriesCounts]] = {}
@@ -180,8 +187,10 @@ class Metrics:
         self._models: set[str] = set()  # models with a label of their own
         self._in_flight = 0
         self._lock = Lock()  # of the counts
+        self._ended: deque[RequestLog] = deque()  # requests that are not counted yet
         self._attempts = _LabelledCounter(1, max_values, clean)
         self._calls = _LabelledCounter(0, max_values, clean)
+        self._hosted = _LabelledCounter(2, max_values, str)  # models' labels are redacted already
         self._losses = _LabelledCounter(0, max_values, clean)
         self._repairs = _LabelledCounter(0, max_values, clean)
         self._lost = _LabelledCounter(0, max_values, str)
@@ -192,6 +201,7 @@ class Metrics:
             "overload": self._refused,
             "attempts": self._attempts,
             "calls": self._calls,
+            "hosted": self._hosted,
             "losses": self._losses,
             "repairs": self._repairs,
             "lost": self._lost,
@@ -230,24 +240,40 @@ class Metrics:
             return
         if request_log.has_begun:
             self._in_flight -= 1
-        upstream, error, failures = request_log.upstream, request_log.error, request_log.failures
-        # an unknown model is a text from the client, and must not become a label
-        key = (request_log.ingress, upstream, request_log.model if upstream or request_log.is_configured_model else "")
+        self._ended.append(request_log)
+        # a record with many losses or calls is not kept
+        if len(self._ended) >= self._batch or len(request_log.losses) + len(request_log.calls) > _FEW:
+            self._count_ended()
+
+    def _count_ended(self) -> None:
+        """Count the requests that have ended since the last batch."""
+        ended = self._ended
         with self._lock:
-            model, series = self._series.get(key) or self._series_for(*key)
-            series.add(request_log)
-            for failed_upstream, kind in failures if request_log.attempts else ():
-                self._attempts.add(failed_upstream, kind)
-            if len(failures) < request_log.attempts and upstream:  # else nothing was sent
-                self._attempts.add(upstream, error or "ok")
-            if request_log.calls and request_log.repairs:
-                self._add_repaired_calls(request_log, model)
-            else:
-                for name in request_log.calls:
-                    self._calls.add(name, "ok" if error is None else "cut", upstream, model)
-            if request_log.losses:
-                for concept, count in request_log.count_losses().items():
-                    self._losses.add(concept, request_log.ingress, upstream, count=count)
+            while ended:
+                request_log = ended.popleft()
+                upstream, error, failures = request_log.upstream, request_log.error, request_log.failures
+                # an unknown model is a text from the client, and must not become a label
+                key = (
+                    request_log.ingress,
+                    upstream,
+                    request_log.model if upstream or request_log.is_configured_model else "",
+                )
+                model, series = self._series.get(key) or self._series_for(*key)
+                series.add(request_log)
+                for failed_upstream, kind in failures if request_log.attempts else ():
+                    self._attempts.add(failed_upstream, kind)
+                if len(failures) < request_log.attempts and upstream:  # else nothing was sent
+                    self._attempts.add(upstream, error or "ok")
+                if request_log.calls and request_log.repairs:
+                    self._add_repaired_calls(request_log, model)
+                else:
+                    for name in request_log.calls:
+                        self._calls.add(name, "ok" if error is None else "cut", upstream, model)
+                for kind, count in request_log.hosted_runs.items():
+                    self._hosted.add(kind, upstream, model, count=count)
+                if request_log.losses:
+                    for concept, count in request_log.count_losses().items():
+                        self._losses.add(concept, request_log.ingress, upstream, count=count)
 
     def _add_repaired_calls(self, request_log: RequestLog, model: str) -> None:
         """Count the calls of an answer with repairs, and the repair steps. A call is broken if a problem remains."""
@@ -284,6 +310,7 @@ class Metrics:
 
     def snapshot(self) -> MetricsSnapshot:
         """Return the current figures. They are not copied: encode them before anything else is counted."""
+        self._count_ended()
         counters = {name: counter.values for name, counter in self._counters.items()}
         counters |= {name: self._count_watched(name) for name in self._other_counts}
         return MetricsSnapshot(
@@ -349,6 +376,7 @@ class Metrics:
         """Collect the metrics for a registry of prometheus_client."""
         from prometheus_client.core import GaugeMetricFamily
 
+        self._count_ended()
         yield self._requests_family()
         yield self._histogram_family(
             "request_duration_seconds", "duration of requests for a model", lambda series: series.duration
@@ -377,6 +405,8 @@ class Metrics:
         yield from self._cache_families()
         call_labels = ("tool", "outcome", "upstream", "model")
         yield _counter_family("tool_calls", "tool calls by models", call_labels, self._calls.values)
+        runs = "runs of hosted tools at the gateway"
+        yield _counter_family("hosted_runs", runs, ("kind", "upstream", "model"), self._hosted.values)
         yield _counter_family("losses", "losses in translation", ("kind", "ingress", "upstream"), self._losses.values)
         yield _counter_family("repairs", "repair steps for tool calls", ("kind",), self._repairs.values)
         lost = "log lines and recordings that could not be written"

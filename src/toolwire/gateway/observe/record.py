@@ -35,7 +35,7 @@ from ...run.traces.format import AnswerHead, ExchangeEnded, ExchangeStarted
 from ...run.traces.recordings import ExchangeTrace, RecordedAnswer, RecordedExchange, record_pieces
 from ...run.traces.sanitise import Sanitiser
 from ..keys import keys_in_request
-from ..request.routes import guess_ingress
+from ..request.routes import WRAPPER, guess_ingress
 from .request_log import RequestLog
 
 _log = getLogger("toolwire.gateway")
@@ -169,9 +169,9 @@ class Recorder:
         """Wrap the application to record its exchanges."""
 
         async def recording_app(scope: Scope, receive: Receive, send: Send) -> None:
-            """Serve a request. Record and save it if it is a POST request, as all requests for a model are."""
+            """Serve a request. Record and save it if it is a POST request, as all are for a model, also of a WebSocket."""
             if scope["type"] != "http" or scope["method"] != "POST":
-                await app(scope, receive, send)
+                await app({**scope, WRAPPER: self.wrap}, receive, send)
                 return
             recording = _start_recording(scope)
             token = self._current_recording.set(recording)

@@ -29,7 +29,7 @@ from ...run.calls.observe import Observer
 from ...run.traces.recordings import ExchangeTrace
 from ...run.traces.redact import Redactor
 from ...run.traces.sanitise import Sanitiser
-from ...wire.models.vendors import vendor_codec
+from ...wire.models.vendor_codecs import vendor_codec
 from ..config.settings import Settings, UpstreamRow
 from ..routing.upstreams import UpstreamTransports, find_vendor, known_keys, upstreams_from_environment
 from .log import AccessLog, JsonLogHandler, LogFile, LossReport, RepeatFilter, Write, guard_writes, to_logger, to_stream

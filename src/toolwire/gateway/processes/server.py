@@ -30,6 +30,7 @@ from ...asgi.request import AsgiApp
 from ...asgi.server import HttpServer
 from ...asgi.server_context import ServerContext
 from ...asgi.signal_handling import SignalHandling, handle_signals
+from ...asgi.websocket import open_websocket
 from ...ir.errors import ConfigError, ToolwireError
 from ...ir.hints import translate_hint
 from ...ir.terminal import count_of
@@ -250,7 +251,12 @@ async def serve(
     reloader = _Reloader(apply_reload)
     counts = ConnectionCounts.from_descriptors(gateway.admission.limit)
     context = ServerContext(
-        app or gateway, limits=lambda: gateway.limits, counts=counts, gate=gateway, keep_alive=_KEEP_ALIVE
+        app or gateway,
+        limits=lambda: gateway.limits,
+        counts=counts,
+        gate=gateway,
+        keep_alive=_KEEP_ALIVE,
+        upgrade=open_websocket,
     )
     # Not less than the time in which the last request of an idle connection may arrive.
     server = HttpServer(context, grace=max(1.0, settings.server.drain), tls=make_tls_context(settings.server))

@@ -9,6 +9,7 @@ import asyncio
 import re
 from codecs import BOM_UTF8
 from collections.abc import AsyncIterator, Mapping
+from operator import attrgetter
 
 import msgspec
 
@@ -16,6 +17,7 @@ from ...asgi.http_exchange import BodyTooLarge, HttpExchange
 from ...bridge.conversation.reasoning_envelope import EnvelopeFinder
 from ...ir.errors import ConfigError, ToolwireError
 from ...ir.pointer import join
+from ...ir.response import Usage
 from ...ir.text import to_bytes
 from ...net.http.transport import StreamedBody
 from ...net.model.pass_through import find_leading_model
@@ -29,6 +31,16 @@ BYTES_PER_TOKEN = 4  # of English text, by the rule of thumb of providers; other
 _MEDIA = re.compile(rb"""[",][A-Za-z0-9+/_-]{2048,}""")
 _PIECE_OF_MEDIA = re.compile(rb"""(?:[",]|\A)[A-Za-z0-9+/_-]{2048,}""")
 _TOKENS_PER_MEDIA = 1000  # the approximate cost of a picture of any size
+_MAX_TOKENS = 10**9  # of one answer; more is an error, which must not be charged to any account
+_get_counts = attrgetter("input", "output", "cached", "reasoning")
+
+
+def is_plausible(usage: Usage) -> bool:
+    """Return whether an upstream may have counted this: no usage is zero, negative or far too large."""
+    if not usage.input and not usage.output:
+        return False
+    counts = list(filter(None, _get_counts(usage)))
+    return bool(min(counts) >= 0 and max(counts) <= _MAX_TOKENS)
 
 
 def estimate_tokens(request_body: bytes) -> int:

@@ -16,6 +16,8 @@ from msgspec.structs import replace
 
 from ...asgi.offload import LARGE, ClientOffload
 from ...bridge.conversation.fitted_prefix import PrefixStore
+from ...bridge.conversation.known_settings import KnownSettings, read_request
+from ...bridge.conversation.media import has_media
 from ...bridge.conversation.provider_state import find_new_thread, find_stored, may_be_stored
 from ...bridge.conversation.reading import RequestReading
 from ...bridge.conversation.reasoning_envelope import ENVELOPE_WIRES, has_envelope, may_contain_envelope
@@ -25,6 +27,7 @@ from ...ir.request import Request
 from ...ir.text import finite_to_bytes, to_bytes
 from ...net.model.endpoint import Endpoint
 from ...stream.strict import parse_object
+from ...wire.openai_responses.content import SUMMARY_MARK
 from ...wire.protocol import Wire
 from ..keys import Caller
 from ..responses.pending_response import PendingResponse
@@ -41,6 +44,21 @@ _FORBIDDEN_NAMES = frozenset(FORBIDDEN_FIELDS)
 _STREAM_TYPES = frozenset({bool, type(None), UnsetType})
 CALL_MARKS = (b"tool_use", b"tool_calls", b"unction", b"custom_tool_call")
 """Bytes of which one occurs with each call, on every wire and in any spelling."""
+_MEDIA_MARKS = (
+    *(
+        b'"image_url"',
+        b'"input_image"',
+        b'"image"',
+        b'"images"',
+        b'"document"',
+        b'"file"',
+        b'"input_file"',
+        b'"input_audio"',
+    ),
+    *(b'"inlineData"', b'"inline_data"', b'"fileData"', b'"file_data"', b'"audio"', b'"video"', b'"video_url"'),
+)
+"""Bytes of which one occurs with each image or file, on every wire."""
+_SUMMARY = f'"{SUMMARY_MARK}'.encode()
 _SCHEMA_FIELDS = frozenset(
     {"tools", "functions", "response_format", "text", "output_config", "generationConfig", "format"}
 )
@@ -110,6 +128,7 @@ class ClientRequest:
     _decoded: Request | None = None  # before it was rebuilt
     _schemas: bytes | None = None  # the encoded fields of a large request
     _has_envelopes: bool | None = None  # None: not searched yet
+    settings: KnownSettings | None = None  # of the request, set when it is decoded
     upload: ClientBody | None = None  # a body that is sent on while it arrives
 
     def __init__(
@@ -272,8 +291,11 @@ class ClientRequest:
         """Decode the body; a large one without its known messages, also if its document was parsed."""
         reading = self._reading
         if reading is not None and len(self.body) > LARGE and self.body is reading.body:
-            return reading.decode()
-        return self.wire.decode_request(self.document)
+            request = reading.decode()
+            self.settings = reading.settings
+        else:
+            request, self.settings = read_request(self.wire, self.document)
+        return request
 
     @property
     def translations(self) -> PrefixStore | None:
@@ -372,6 +394,20 @@ class ClientRequest:
                 self.is_rebuilt or (may_contain_envelope(self.body) and has_envelope(self.document))
             )
         return self._has_envelopes
+
+    @property
+    def has_summary(self) -> bool:
+        """True if the body has a summary of the gateway in an item that no upstream can read."""
+        return self.ingress.stores_responses and _SUMMARY in self.body
+
+    def may_have_media(self) -> bool:
+        """Check whether there may be images or files; a search in the bytes is cheaper than decoding."""
+        return self.is_rebuilt or any(mark in self.body for mark in _MEDIA_MARKS)
+
+    def has_media(self, kinds: frozenset[str]) -> bool:
+        """Check whether the request has media of one of these kinds; not if it cannot be decoded."""
+        request = self.request_or_none if kinds and self.may_have_media() else None
+        return request is not None and has_media(request, kinds)
 
     def may_have_calls(self) -> bool:
         """Check whether the history may contain calls; a search in the bytes is cheaper than decoding."""

@@ -8,17 +8,21 @@ from hashlib import sha256
 
 from msgspec import Struct
 
-from ...asgi.offload import Offload
+from ...asgi.offload import ClientOffload, Offload
 from ...bridge.conversation.reasoning_envelope import ReasoningEnvelopes
 from ...bridge.conversation.turns import TurnStore
 from ...ir.text import to_bytes
 from ...net.tools.runner import Runner
 from ...schema.bounds import BoundedCache
 from ..config.settings import LimitsRow
+from ..hosted_tools import HostedService
+from ..keys import Caller
+from ..media_descriptions import MediaDescriptions
+from ..memory import MemoryReservation
 from ..responses.state import ResponseState
 from ..retrieval.tool_ranker import ToolRanker
 from ..routing.router import Router
-from .client_request import KnownTools
+from .client_request import ClientRequest, KnownTools
 
 # A cache of whole answers for identical requests.
 
@@ -59,10 +63,46 @@ class Dependencies(Struct, frozen=True):
     known_tools: KnownTools
     ranker: ToolRanker
     envelopes: ReasoningEnvelopes
+    descriptions: MediaDescriptions
     runners: Mapping[str, Runner] = {}  # tools run by the gateway, by model pattern
+    hosted: Mapping[str, HostedService] = {}  # that replace hosted tools, by kind
 
     def runner_for(self, model: str) -> Runner | None:
         for pattern, runner in self.runners.items():
             if fnmatchcase(model, pattern):
                 return runner
         return None
+
+
+async def open_response(
+    client_request: ClientRequest,
+    caller: Caller,
+    memory: MemoryReservation,
+    dependencies: Dependencies,
+    offload: ClientOffload,
+    background_id: str = "",
+) -> None:
+    """Load the stored conversation of an OpenAI Responses request, and continue the request from it.
+
+    The pending response is closed if that fails. `background_id`: of a background response.
+    """
+
+    def may_keep() -> bool:
+        plan = dependencies.router.plan(client_request.model, tools=client_request.has_tools)
+        return any(target.upstream.keeps_responses for target in plan)
+
+    state = dependencies.responses
+    document = await offload.run(len(client_request.body), lambda: client_request.document)
+    pending = await state.open_response(
+        state.access(caller.name, memory, offload),
+        document,
+        len(client_request.body),
+        lambda: client_request.request,
+        may_keep,
+        background_id,
+    )
+    try:
+        await offload.run(pending.size, client_request.continue_conversation, pending)
+    except BaseException:
+        await state.close_response(pending)
+        raise

@@ -160,8 +160,8 @@ class FieldScan:
         # each value becomes an empty string, because a string after the document is refused
         names, position, depth, has_old_name = _NAMES_AND_STRINGS.sub(rb'\1""', text), 0, self._depth, False
         for found in self._find_names(names):
-            if found.lastindex is None:
-                continue
+            if found.lastindex is None or len(found.group()) > _LONGEST_NAME:
+                continue  # a longer name of pieces has been shortened, so its escaped letters are not seen there
             self._count_brackets(names[position : found.start()])
             position = found.start()
             if self._depth <= 1:

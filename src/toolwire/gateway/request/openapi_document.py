@@ -20,7 +20,7 @@ from ...ir.response import Fault, Response, Stop, Usage
 from ...ir.text import to_bytes
 from ...ir.tools import Tool
 from ...wire.models.lists import ListedModel, model_entry, model_list, ollama_description
-from ..responses.records import ConversationEntry, conversation_document
+from ..responses.records import ConversationEntry, conversation_document, input_documents
 from .routes import INGRESSES, ROUTE_TABLE, VERSION, Ingress, RouteAction
 
 _PAGE = ("limit", "order", "after")
@@ -43,7 +43,8 @@ _OPERATIONS: dict[RouteAction, _ActionFacts] = {
     "version": _ActionFacts("Return the version of Ollama's protocol"),
     "get_response": _ActionFacts("Return a stored response"),
     "delete_response": _ActionFacts("Delete a stored response"),
-    "cancel_response": _ActionFacts("Refuse to cancel, because background responses are not supported"),
+    "cancel_response": _ActionFacts("Cancel a background response"),
+    "compact": _ActionFacts("Return the messages of the user and a summary", body=()),
     "list_input": _ActionFacts("List the items that a response was made from", _PAGE),
     "create_conversation": _ActionFacts("Create a conversation", body=("items", "metadata")),
     "get_conversation": _ActionFacts("Return a conversation"),
@@ -51,6 +52,8 @@ _OPERATIONS: dict[RouteAction, _ActionFacts] = {
     "delete_conversation": _ActionFacts("Delete a conversation and its items"),
     "list_items": _ActionFacts("List the items of a conversation", _PAGE),
     "create_items": _ActionFacts("Append items to a conversation", body=("items",)),
+    "get_item": _ActionFacts("Return an item of a conversation"),
+    "delete_item": _ActionFacts("Delete an item of a conversation"),
     "alive": _ActionFacts("Return 200 while the process serves requests; needs no key"),
     "ready": _ActionFacts("Return 200 until the gateway drains, then 503; needs no key"),
     "metrics": _ActionFacts("Return the metrics for Prometheus; has a key of its own"),
@@ -117,7 +120,7 @@ def path_templates(pattern: str) -> list[str]:
     ['/models/{model}:a', '/models/{model}:b']
     """
     pattern = pattern.replace("\\", "")
-    pattern = re.sub(r"\(\?P<(id|model)>(?:\(\?![^()]*\))?[^()]*\)", r"{\1}", pattern)
+    pattern = re.sub(r"\(\?P<(id|item|model)>(?:\(\?![^()]*\))?[^()]*\)", r"{\1}", pattern)
     pattern = re.sub(r"\(\?:([^|()]*+)[^()]*+\)\??", r"\1", pattern)
     start, verbs, end = (*re.split(r"\(\?P<verb>([^()]*)\)", pattern), "", "")[:3]
     return [f"{start}{verb}{end}" for verb in verbs.split("|")]
@@ -162,7 +165,7 @@ def _describe_body(path: str, action: RouteAction, ingress: Ingress, fields: tup
     properties: Object = {name: _FIELDS[name] for name in fields if name != "stream" or "{model}" not in path}
     required: list[JSON] = []
     content: Object = {}
-    if action in ("generate", "count", "model"):
+    if action in ("generate", "count", "compact", "model"):
         if "{model}" not in path:
             properties["model"] = {"type": "string"}
             required.append("model")
@@ -186,9 +189,12 @@ def _answer_content(path: str, action: RouteAction, ingress: Ingress) -> Iterato
         schemas: list[JSON] = [_schema_of(example) for example in examples.values()]
         named: Object = {wire: {"value": example} for wire, example in examples.items()}
         yield "application/json", {"schema": {"anyOf": schemas}, "examples": named}
-    elif action != "cancel_response":
+    else:
         example = _example_answer(action, ingress)
-        whole: JSON = {"schema": _schema_of(example), "example": example}
+        schema = _schema_of(example)
+        if ingress.stores_responses and "usage" in schema["properties"]:
+            schema["properties"]["usage"] = {"type": ["object", "null"]}  # null while a background response is made
+        whole: JSON = {"schema": schema, "example": example}
         if ":stream" in path:
             whole = {"schema": {"type": "array", "items": _schema_of(example)}}
         yield "application/json", whole
@@ -202,10 +208,11 @@ def _example_answer(action: RouteAction, ingress: Ingress) -> Object:
     conversation = conversation_document(ConversationEntry("conv_1", 0))
     page: Object = {"object": "list", "data": [], "first_id": "", "last_id": "", "has_more": False}
     fixed: dict[RouteAction, Object] = {
-        "count": {ingress.count_field: 9},
+        "count": {**dict(ingress.count_fields), ingress.count_field: 9},
         "processes": {"models": []},
         "version": {"version": VERSION},
         "delete_response": {"id": "resp_1", "object": "response", "deleted": True},
+        "compact": {"id": "resp_1", "object": "response.compaction", "created_at": 0, "output": [], "usage": {}},
         "list_input": page,
         "create_conversation": conversation,
         "get_conversation": conversation,
@@ -213,6 +220,8 @@ def _example_answer(action: RouteAction, ingress: Ingress) -> Object:
         "delete_conversation": {"id": "conv_1", "object": "conversation.deleted", "deleted": True},
         "list_items": page,
         "create_items": page,
+        "get_item": input_documents([{"role": "user", "content": "Hello."}], "0")[0],
+        "delete_item": conversation,
         "alive": {"status": "ok"},
         "ready": {"status": "ready"},
     }

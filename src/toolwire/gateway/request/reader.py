@@ -18,6 +18,7 @@ from ...ir.request import Request
 from ...net.model.translation_cache import TranslationCache
 from ..config.settings import LimitsRow
 from ..faults import Overloaded
+from ..hosted_tools import may_need_services
 from ..keys import Caller
 from ..memory import SMALL_DOCUMENT, MemoryReservation, admit_document, admit_request, admit_small_document
 from ..routing.router import Target
@@ -84,7 +85,7 @@ def open_streamed_request(
         renamed = targets[0].endpoint.renamed_fields
         if (
             any(len(new) > len(old) for old, new in renamed.items())  # names of a streamed body cannot grow
-            or not all(_takes_bytes(target, route.ingress.wire, renamed) for target in targets)
+            or not all(_takes_bytes(target, route.ingress.wire, renamed, dependencies) for target in targets)
             or not client_body.may_stream(
                 renamed,
                 may_have_envelopes=route.ingress.wire in ENVELOPE_WIRES,
@@ -103,12 +104,14 @@ def _count_tools(targets: Sequence[Target], route: Route) -> CountedObjects | No
     return CountedObjects("tools", route.ingress.tool_depth, min(limits)) if limits else None
 
 
-def _takes_bytes(target: Target, wire: str, renamed: Mapping[str, str]) -> bool:
+def _takes_bytes(target: Target, wire: str, renamed: Mapping[str, str], dependencies: Dependencies) -> bool:
     return (
         target.kept_wire == wire
         and target.row.tools
         and target.endpoint.renamed_fields == renamed
         and not target.row.cache
+        and not target.refused_media  # images are searched for
+        and not may_need_services(dependencies.hosted, target.endpoint.wire, target.capabilities)
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Awaitable, Callable, Container, Mapping
 from functools import lru_cache
 from secrets import token_hex
 from typing import Literal, TypeAlias
@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from ...asgi.access import RequestRefused
 from ...asgi.http_exchange import HeaderPairs, HttpExchange, header_pairs
-from ...asgi.request import Scope, Send
+from ...asgi.request import Scope
 from ...ir.response import fault_from
 from ...ir.text import to_bytes
 from ...wire import get
@@ -31,12 +31,20 @@ StateAction: TypeAlias = Literal[
     "delete_conversation",
     "list_items",
     "create_items",
+    "compact",
+    "get_item",
+    "delete_item",
 ]
+SocketAction: TypeAlias = Literal["connect", "prepare"]
+"""A WebSocket's handshake, and a response of it without output; no path has these actions."""
 RouteAction: TypeAlias = (
     Literal["generate", "count", "models", "model", "processes", "alive", "ready", "metrics", "version", "openapi"]
     | StateAction
+    | SocketAction
 )
 
+WRAPPER = "toolwire.wrapper"
+"""The name in a WebSocket's scope of a function that wraps the handler of its requests, as middleware wraps requests over HTTP."""
 VERSION = "0.31.0"
 """The version that we report to clients of Ollama: the version of the protocol that we implement."""
 
@@ -51,6 +59,7 @@ class Ingress(Struct, frozen=True):
     models: str = "/v1/models"  # the path that lists the models
     stores_responses: bool = False  # clients may refer to stored answers, and an answer repeats its request
     count_field: str = "input_tokens"  # of the answer to a token count
+    count_fields: tuple[tuple[str, str], ...] = ()  # further ones of it; a dict is no key of `encode_overload`'s cache
     tool_depth: int = 3  # of a declaration in a request, which has depth 1
     has_versions: bool = False  # a header names the version of the protocol
     id_prefix: str = ""  # of the ids of its answers
@@ -89,7 +98,13 @@ class Ingress(Struct, frozen=True):
 _ID_PREFIXES = re.compile("(?:chatcmpl-|resp_|msg_)+").match
 INGRESSES = {
     "openai_chat": Ingress("openai_chat", "/v1/chat/completions", id_prefix="chatcmpl-"),
-    "openai_responses": Ingress("openai_responses", "/v1/responses", stores_responses=True, id_prefix="resp_"),
+    "openai_responses": Ingress(
+        "openai_responses",
+        "/v1/responses",
+        stores_responses=True,
+        count_fields=(("object", "response.input_tokens"),),
+        id_prefix="resp_",
+    ),
     "anthropic": Ingress(
         "anthropic",
         "/v1/messages",
@@ -119,7 +134,8 @@ class Route(Struct, frozen=True):
     ingress: Ingress
     model: str | None = None
     stream: bool | None = None
-    entry_id: str = ""  # of a stored response or conversation
+    entry_id: str = ""  # of a stored response or conversation; of a new response, if it is given
+    item_id: str = ""  # of an item of a conversation
 
     @property
     def model_pointer(self) -> str:
@@ -127,9 +143,13 @@ class Route(Struct, frozen=True):
         return "" if self.model is not None else "/model"
 
 
+AnswerRequest: TypeAlias = Callable[[HttpExchange, Scope, Route | None], Awaitable[None]]
+"""The gateway's handler of a request."""
 ROUTE_TABLE: tuple[tuple[str, str, RouteAction, str], ...] = (
     ("POST", r"(?:/v1)?/chat/completions", "generate", "openai_chat"),
     ("POST", r"(?:/v1)?/responses", "generate", "openai_responses"),
+    ("POST", r"(?:/v1)?/responses/input_tokens", "count", "openai_responses"),
+    ("POST", r"(?:/v1)?/responses/compact", "compact", "openai_responses"),
     ("GET", r"(?:/v1)?/responses/(?P<id>(?!compact$|input_tokens$)[^/]+)", "get_response", "openai_responses"),
     ("DELETE", r"(?:/v1)?/responses/(?P<id>(?!compact$|input_tokens$)[^/]+)", "delete_response", "openai_responses"),
     ("POST", r"(?:/v1)?/responses/(?P<id>[^/]+)/cancel", "cancel_response", "openai_responses"),
@@ -140,6 +160,8 @@ ROUTE_TABLE: tuple[tuple[str, str, RouteAction, str], ...] = (
     ("DELETE", r"(?:/v1)?/conversations/(?P<id>[^/]+)", "delete_conversation", "openai_responses"),
     ("GET", r"(?:/v1)?/conversations/(?P<id>[^/]+)/items", "list_items", "openai_responses"),
     ("POST", r"(?:/v1)?/conversations/(?P<id>[^/]+)/items", "create_items", "openai_responses"),
+    ("GET", r"(?:/v1)?/conversations/(?P<id>[^/]+)/items/(?P<item>[^/]+)", "get_item", "openai_responses"),
+    ("DELETE", r"(?:/v1)?/conversations/(?P<id>[^/]+)/items/(?P<item>[^/]+)", "delete_item", "openai_responses"),
     ("POST", r"(?:/v1)?/messages", "generate", "anthropic"),
     ("POST", r"(?:/v1)?/messages/count_tokens", "count", "anthropic"),
     (
@@ -197,7 +219,7 @@ def _match(method: str, path: str) -> Route | None:
             model = groups.get("model")
             verb = groups.get("verb")
             stream = None if verb is None else verb.startswith("stream")
-            return Route(action, ingress, model, stream, groups.get("id", ""))
+            return Route(action, ingress, model, stream, groups.get("id", ""), groups.get("item", ""))
     return None
 
 
@@ -236,26 +258,16 @@ UPGRADE_REQUIRED = 426  # the status
 def unknown_path_error(http_exchange: HttpExchange) -> RequestRefused:
     """Return the error 405 if the path exists with other methods, 404 if it does not exist.
 
-    A WebSocket handshake gets 426: Codex then uses HTTP at once, but retries for seconds after any other status
-    (core/src/client.rs of openai/codex; 7 attempts of Codex 0.169.0 after a 405).
+    A WebSocket handshake for another path, or one that the server has not taken, gets 426: Codex then uses HTTP at once, but
+    retries for seconds after any other status (core/src/client.rs of openai/codex; 7 attempts of Codex 0.169.0 after a 405).
     """
     methods = allowed_methods(http_exchange.path)
     protocols = http_exchange.headers.get("upgrade", "").lower().split(",")
     if http_exchange.method == "GET" and "websocket" in map(str.strip, protocols):
         hint = f"use {' or '.join(methods or ['POST'])} over HTTP"
-        return RequestRefused("WebSockets are not supported", hint=hint, status=UPGRADE_REQUIRED)
+        return RequestRefused("WebSockets are not supported here", hint=hint, status=UPGRADE_REQUIRED)
     if methods:
         message = f"{http_exchange.method} is not allowed for this path"
         return RequestRefused(message, hint=f"use {' or '.join(methods)}", status=405)
     below = f" below {http_exchange.root_path}" if http_exchange.root_path else ""
     return RequestRefused(f"unknown path {http_exchange.path[:200]}", hint=f"use {PATHS}{below}", status=404)
-
-
-async def refuse_websocket(scope: Scope, send: Send) -> None:
-    """Refuse a handshake that the server has accepted as one, with 426 if it lets the application choose the status."""
-    if "websocket.http.response" not in (scope.get("extensions") or {}):
-        await send({"type": "websocket.close"})  # the server answers 403
-        return
-    start = {"type": "websocket.http.response.start", "status": UPGRADE_REQUIRED, "headers": UPGRADE_HEADERS}
-    await send(start)
-    await send({"type": "websocket.http.response.body", "body": b""})

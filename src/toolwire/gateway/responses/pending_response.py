@@ -76,7 +76,7 @@ def resolve_input(
     `messages` is the decoded input; it is used if nothing was found. Else the items between references are decoded.
     """
     if not found:
-        return (BoundMessages("", messages),), list(items)
+        return (BoundMessages("", messages, len(items)),), list(items)
     bound: list[BoundMessages] = []
     run: list[Object] = []  # items between two references
     for number, item in enumerate(items):
@@ -84,11 +84,11 @@ def resolve_input(
             run.append(item)
             continue
         if run:
-            bound.append(BoundMessages("", decode_input(run)))
+            bound.append(BoundMessages("", decode_input(run), len(run)))
             run = []
         bound.append(found[number][1])
     if run:
-        bound.append(BoundMessages("", decode_input(run)))
+        bound.append(BoundMessages("", decode_input(run), len(run)))
     return tuple(bound), [found[number][0] if number in found else item for number, item in enumerate(items)]
 
 
@@ -120,6 +120,20 @@ def _index_items(
 _REFERENCES = ("previous_response_id", "conversation")
 
 
+def read_references(document: Object) -> tuple[str | None, str | None]:
+    """Return `previous_response_id` and the id of `conversation`. Raise ResponseStateError if both are set, or no ids."""
+    previous_id, conversation = document.get("previous_response_id"), document.get("conversation")
+    conversation_id = conversation.get("id") if isinstance(conversation, dict) else conversation
+    for name, value in (("previous_response_id", previous_id), ("conversation", conversation_id)):
+        if not isinstance(value, str | None) or value == "":
+            raise ResponseStateError(f"{name} must be an id", pointer=join(name), hint="such as resp_… or conv_…")
+    if previous_id is not None and conversation_id is not None:
+        hint = "send only one of them"
+        message = "previous_response_id and conversation exclude each other"
+        raise ResponseStateError(message, pointer="/previous_response_id", hint=hint)
+    return previous_id, conversation_id
+
+
 class PendingResponse(Struct):
     """The response to one request. `history` is the conversation before its input."""
 
@@ -142,6 +156,7 @@ class PendingResponse(Struct):
     chain_bytes: int = 0
     found_bytes: int = 0  # of the items that the request refers to, each as often as it does
     lock_token: str = ""
+    is_background: bool = False
     is_saved: bool = False
 
     def continue_pinned(self, pin: UpstreamPin) -> None:
@@ -211,6 +226,8 @@ class PendingResponse(Struct):
             """Return the fields of a response that describe its storage; `store` is false if it is too large."""
             is_stored = input_bytes + answer_bytes <= self.max_bytes
             echo: Object = {"store": is_stored, "previous_response_id": self.previous_id}
+            if self.is_background:
+                echo["background"] = True
             return echo if self.conversation_id is None else {**echo, "conversation": {"id": self.conversation_id}}
 
         return ResponseRecorder(self.digits, model, max(self.max_bytes - input_bytes, 0), make_echo)

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from ...bridge.conversation.reasoning_envelope import without_envelopes
 from ...bridge.conversation.turns import TurnRecorder
+from ...ir.errors import ProtocolError
 from ...ir.events import (
     CallDelta,
     CallEnd,
@@ -33,6 +34,9 @@ from ...ir.parts import Artefact, Extra, Opaque, Part, Reasoning, Refusal, Text,
 from ...ir.pointer import Object
 from ...ir.request import Message
 from ...ir.response import Response
+from ...stream.framing import SSEDecoder
+from ...stream.strict import parse_object
+from ...wire.openai_responses.item_writer import call_prefix
 from ...wire.protocol import StreamEncoder
 from .records import WIRE, BoundMessages, ResponseEntry, encode_entry, item_prefix, opaque_with_id
 
@@ -47,7 +51,8 @@ class ResponseRecorder:
     def __init__(self, digits: str, model: str, max_bytes: int, make_echo: Callable[[int], Object]) -> None:
         self.parts: tuple[Part, ...] | None = None  # set at the end of a complete answer
         self.item_ids: tuple[str, ...] = ()  # for each part, the id of its item
-        self.is_stored = False  # the answer repeats `store` as true
+        self.is_stored = False  # the answer is complete, and repeats `store` as true
+        self.is_too_large = False  # the answer is complete, and too large to be stored
         self._digits = digits
         self._model = model
         self._max_bytes = max_bytes
@@ -94,6 +99,7 @@ class ResponseRecorder:
     def _echo(self, size: int) -> Object:
         echo = self._make_echo(size)
         self.is_stored = bool(echo["store"])
+        self.is_too_large = not self.is_stored
         return echo
 
     def _with_ids(self, event: Event) -> Event:
@@ -117,9 +123,9 @@ class ResponseRecorder:
     def _item_event(self, event: Event) -> Event:
         """Replace the item id of a start, an end or a whole part. A start makes the id; an end marks its item as sent."""
         if isinstance(event, (TextStart, ReasoningStart, CallStart)):
-            prefix = {TextStart: "msg", ReasoningStart: "rs"}.get(type(event), "fc")
+            prefix = "msg" if isinstance(event, TextStart) else "rs"
             if isinstance(event, CallStart):
-                prefix = {"freeform": "ctc", "search": "tsc"}.get(event.kind, "fc")
+                prefix = call_prefix(event.kind, event.name)
             scope = _ITEM if isinstance(event, TextStart) else WIRE
             return replace(event, extra=_with_fields(event.extra, scope, {"id": self._new_id(event.key, prefix)}))
         if isinstance(event, (TextEnd, ReasoningEnd, CallEnd)):
@@ -149,6 +155,18 @@ class RecordingEncoder:
 
     def feed(self, event: Event) -> bytes:
         return self._encoder.feed(self._recorder.feed(event))
+
+
+def final_document(written: bytes) -> Object:
+    """Return the response in a complete answer, whole or at the end of a stream. Raise ProtocolError if it has none."""
+    if written.startswith(b"{"):
+        return parse_object(written)
+    for _, payload in SSEDecoder().feed(written):
+        event = parse_object(payload)
+        if event.get("type") in ("response.completed", "response.incomplete"):
+            response: Object = event["response"]
+            return response
+    raise ProtocolError("the answer has no final response")
 
 
 def _continues_message(part: Part) -> bool:

@@ -8,8 +8,10 @@ input. A conversation has copies of its responses, and entries of items that a c
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
+from itertools import islice
 from secrets import token_hex
+from typing import TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -20,6 +22,7 @@ from ...ir.pointer import Object
 from ...ir.request import Message
 from ...ir.value import Value
 from ...wire import get
+from ...wire.openai_responses.item_writer import call_prefix
 
 WIRE = "openai_responses"
 _ITEM_PREFIXES = {"message": "msg", "function_call": "fc", "custom_tool_call": "ctc", "reasoning": "rs"}
@@ -41,6 +44,7 @@ class BoundMessages(Value, frozen=True):
 
     origin: str = ""
     messages: tuple[Message, ...] = ()
+    item_count: int = 1  # of an input: the items that the messages were made of; a stored item is always alone
 
     def for_origin(self, origin: str) -> tuple[Message, ...]:
         """Return the messages for a server. Another one's artefacts and item ids are marked as foreign.
@@ -58,7 +62,7 @@ class BoundMessages(Value, frozen=True):
 class ResponseEntry(Value, frozen=True, tag_field="kind", tag="response"):
     """One response and its own input, without the entries before it (`chain`).
 
-    An entry is never changed, so any number of responses can continue it. `document` is the response as the client got
+    An entry is never changed, so any number of responses can continue it; only items of a conversation can be deleted. `document` is the response as the client got
     it, without its output; it is empty for items that were added to a conversation directly.
     """
 
@@ -81,11 +85,39 @@ class ResponseEntry(Value, frozen=True, tag_field="kind", tag="response"):
     def response(self) -> Object:
         return {**self.document, "output": list(self.output)}
 
+    def without_item(self, item_id: str) -> ResponseEntry:
+        """Return the entry without an item, or the same object if it has none with this id."""
+        items = tuple(item for item in self.items if item.get("id") != item_id)
+        if len(items) < len(self.items):
+            kept_input = [_without_item(group, given, item_id) for group, given in self._input_groups()]
+            return replace(self, items=items, input=tuple(group for group in kept_input if group.item_count))
+        output = tuple(item for item in self.output if item.get("id") != item_id)
+        if len(output) == len(self.output):
+            return self
+        parts = [part for message in self.answer.messages for part in message.parts]
+        kept = [(part, owner) for part, owner in zip(parts, self.answer_items, strict=True) if owner != item_id]
+        message = Message("assistant", tuple(part for part, _ in kept))
+        answer = BoundMessages(self.answer.origin, (message,)) if kept else BoundMessages()
+        return replace(self, output=output, answer=answer, answer_items=tuple(owner for _, owner in kept))
+
+    def _input_groups(self) -> Iterator[tuple[BoundMessages, tuple[Object, ...]]]:
+        """Return the messages of the input with the items that they were made of."""
+        groups = self.input
+        if sum(group.item_count for group in groups) != len(self.items):  # of an earlier version, without the counts
+            origin = "an unknown server" if len(groups) > 1 else ""
+            groups = (BoundMessages(origin, item_count=len(self.items)),)
+        items = iter(self.items)
+        return ((group, tuple(islice(items, group.item_count))) for group in groups)
+
     def find_items(self, wanted: Set[str]) -> dict[str, tuple[Object, BoundMessages]]:
         """Return the wanted items of this entry by id, as documents and as messages: of its input, then its answer."""
         found = {
-            item["id"]: (item, BoundMessages("", decode_input([item])))
-            for item in self.items
+            item["id"]: (
+                item,
+                group if group.messages and len(given) == 1 else BoundMessages(group.origin, decode_input([item])),
+            )
+            for group, given in self._input_groups()
+            for item in given
             if item.get("id") in wanted
         }
         parts: dict[str, list[Part]] = {}
@@ -124,6 +156,10 @@ _decoder: msgspec.json.Decoder[ResponseEntry | UpstreamPin | ConversationEntry] 
 )
 
 
+StoredEntry: TypeAlias = ResponseEntry | ConversationEntry
+"""An entry that the gateway replaces under a lock."""
+
+
 def encode_entry(entry: ResponseEntry | UpstreamPin | ConversationEntry) -> bytes:
     return _encoder.encode(entry)
 
@@ -155,7 +191,7 @@ def item_prefix(part: Part) -> str:
     if isinstance(part, (Text, Refusal)):
         return "msg"
     if isinstance(part, ToolCall):
-        return {"freeform": "ctc", "search": "tsc"}.get(part.kind, "fc")
+        return call_prefix(part.kind, part.name)
     return "rs" if isinstance(part, Reasoning) else "item"
 
 
@@ -196,6 +232,18 @@ def decode_input(items: Iterable[Object]) -> tuple[Message, ...]:
         for item in items
     ]
     return get(WIRE).decode_request({"input": plain}).messages
+
+
+def _without_item(group: BoundMessages, items: Sequence[Object], item_id: str) -> BoundMessages:
+    """Return the messages without an item. If it is not in `items`, they are unchanged, with the server that made them."""
+    kept = [item for item in items if item.get("id") != item_id]
+    if len(kept) == len(items):
+        return group
+    return BoundMessages(group.origin, decode_input(kept) if kept else (), len(kept))
+
+
+def with_failure(document: Object, code: str, message: str) -> Object:
+    return {**document, "status": "failed", "error": {"code": code, "message": message}}
 
 
 def conversation_document(conversation: ConversationEntry) -> Object:

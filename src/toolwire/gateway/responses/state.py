@@ -9,41 +9,46 @@ gateway stores every response, if `responses.store` is set, and sends the whole 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from logging import getLogger
 from secrets import token_hex
 
 from msgspec.structs import replace
 
 from ...asgi.offload import ClientOffload
-from ...ir.errors import ProtocolError, StoreError, ToolwireError
-from ...ir.pointer import Object, join
+from ...ir.errors import StoreError, ToolwireError
+from ...ir.pointer import Object
 from ...ir.request import Request
 from ...ir.text import to_bytes
 from ...net.model.endpoint import Endpoint
-from ...stream.framing import SSEDecoder
-from ...stream.strict import parse_object
 from ..config.settings import LimitsRow, ResponsesRow
 from ..memory import MemoryReservation
 from ..routing.upstreams import ConfiguredUpstream
-from .pending_response import PendingResponse, find_items, input_items
-from .recorder import ResponseRecorder
+from .pending_response import PendingResponse, find_items, input_items, read_references
+from .recorder import ResponseRecorder, final_document
 from .records import (
     ConversationEntry,
     ResponseEntry,
     ResponseStateError,
+    StoredEntry,
     UpstreamPin,
     decode_entry,
     encode_entry,
     new_digits,
     not_found,
+    with_failure,
 )
-from .store import ResponseStore, StateAccess
+from .store import SAVE_PAUSES, HeldLock, ResponseStore, StateAccess, save_with_retries
 
 _log = getLogger("toolwire.gateway")
 _RESTART = "start again with a shorter conversation in `input`"
 _PIN_SECONDS = 30 * 24 * 3600.0  # OpenAI keeps a response for 30 days
 _MAX_OFFERED = 64 * 1024  # characters of the names of offered tools: 1,000 names of the maximum 64
+RUNNING = ("queued", "in_progress")
+"""The states of a background response that has not ended."""
+_UNFINISHED = (*RUNNING, "failed", "cancelled")  # without an answer to continue
+_TOO_LARGE = ("server_error", "the response is too large to be stored; responses.max_response_bytes limits it")
 _LOCK_SECONDS = 900.0  # renewed before the end of a response; bounds the effect of a crash
 
 
@@ -72,23 +77,21 @@ class ResponseState:
         request_bytes: int,
         request: Callable[[], Request],
         may_keep: Callable[[], bool],
+        background_id: str = "",
     ) -> PendingResponse:
         """Load the stored state that a request refers to, and lock its conversation until `close_response`.
 
-        Raise ResponseStateError if a reference cannot be resolved, or the request asks for a background response.
-        `request` decodes the document, which is only needed if there is something to resolve. `may_keep` checks
+        Raise ResponseStateError if a reference cannot be resolved. `background_id`: of a background response. `request` decodes the document, which is only needed if there is something to resolve. `may_keep` checks
         whether an upstream of the model stores responses itself.
         """
-        if document.get("background"):
-            hint = "leave it out: the gateway answers at once; stream the answer to get it early"
-            raise ResponseStateError("background responses are not supported", pointer="/background", hint=hint)
-        previous_id, conversation_id = _read_references(document)
+        previous_id, conversation_id = read_references(document)
         stores = self.keeps_responses and document.get("store") is not False
-        digits = new_digits() if self.keeps_responses else ""
+        digits = background_id.partition("_")[2] or (new_digits() if self.keeps_responses else "")
         pending = PendingResponse(
             access, digits, stores, self._row.max_response_bytes, request_bytes, previous_id, conversation_id
         )
         pending.has_instructions = bool(document.get("instructions"))
+        pending.is_background = bool(background_id)
         if not self.keeps_responses:
             if previous_id is not None:
                 await self._find_unstored_pin(pending, previous_id)
@@ -117,6 +120,20 @@ class ResponseState:
             raise not_found("response", response_id, "/previous_response_id", "previous_response_not_found")
         pending.continue_pinned(pin)
 
+    async def find_previous(self, access: StateAccess, response_id: str) -> ResponseEntry | UpstreamPin | None:
+        """Return a response of this owner; None for an unknown one, which goes on unchecked without a store.
+
+        Raise ResponseStateError (404) if it is another client's response, or unknown to the store.
+        """
+        entry = (await access.load([response_id], namespace=None if self.keeps_responses else "")).get(response_id)
+        if isinstance(entry, UpstreamPin) and entry.owner == access.owner:
+            return entry
+        if isinstance(entry, ResponseEntry) and entry.document:
+            return entry
+        if entry is None and not self.keeps_responses:
+            return None
+        raise not_found("response", response_id, "/previous_response_id", "previous_response_not_found")
+
     async def _continue_response(self, pending: PendingResponse, previous_id: str) -> None:
         """Load the conversation up to a response, or set the upstream that stores it.
 
@@ -126,6 +143,10 @@ class ResponseState:
         entry = decode_entry(data)
         if isinstance(entry, UpstreamPin):
             pending.continue_pinned(entry)
+        elif isinstance(entry, ResponseEntry) and entry.document.get("status") in _UNFINISHED:
+            message = f"the previous response is {entry.document['status']}"
+            hint = "continue a response that is completed or incomplete"
+            raise ResponseStateError(message, pointer="/previous_response_id", hint=hint)
         elif isinstance(entry, ResponseEntry) and entry.document:
             chain, size = (*entry.chain, entry.id), entry.chain_bytes + len(data)
             await self._load_history(pending, chain, size, "/previous_response_id")
@@ -142,18 +163,56 @@ class ResponseState:
             raise ResponseStateError(
                 "a conversation stores its items, which `store: false` forbids", pointer="/store", hint=hint
             )
-        token = token_hex(16)
-        await self.lock_conversation(pending.access, conversation_id, token, "/conversation")
-        pending.lock_token = token
+        pending.lock_token = token_hex(16)  # a cancelled task may have got the lock, so it is released in any case
         try:
+            await self._lock_conversation(pending.access, conversation_id, pending.lock_token, "/conversation")
             conversation = await self.find_conversation(pending.access, conversation_id, "/conversation")
             await self._load_history(pending, conversation.entry_ids, conversation.size, "/conversation")
         except BaseException:
             await self.close_response(pending)
             raise
 
-    async def lock_conversation(self, access: StateAccess, conversation_id: str, token: str, pointer: str = "") -> None:
-        """Lock a conversation for one request. Raise ResponseStateError if another request has the lock."""
+    async def try_lock(self, access: StateAccess, entry_id: str, token: str, seconds: float) -> bool:
+        """Lock an entry, or extend the lock. Return False if another request has it."""
+        return await self._store.lock(access.owner, entry_id, token, seconds)
+
+    async def change_running(
+        self, access: StateAccess, response_id: str, change: Callable[[ResponseEntry], ResponseEntry], estimate: int = 0
+    ) -> tuple[ResponseEntry | None, int]:
+        """Change a background response if it is in progress: its end, or its cancellation.
+
+        Return the response that is stored afterwards, or None if it was deleted, and the size in bytes of the change, or
+        0 if nothing was stored.
+        """
+        async with access.lock_status(response_id) as lock:
+            current = (await access.load([response_id])).get(response_id)
+            if not isinstance(current, ResponseEntry):
+                return None, 0
+            if current.document.get("status") not in RUNNING:
+                return current, 0
+            changed = change(current)
+            return changed, await self.save(access, response_id, changed, estimate, lock)
+
+    async def fail_running(self, access: StateAccess, response_id: str, code: str, message: str) -> None:
+        """Store a background response as failed if it is in progress."""
+        await self.change_running(
+            access, response_id, lambda entry: replace(entry, document=with_failure(entry.document, code, message))
+        )
+
+    @asynccontextmanager
+    async def lock_conversation(self, access: StateAccess, conversation_id: str) -> AsyncIterator[str]:
+        """Hold the lock of a conversation, and return its token. Raise ResponseStateError if another request has it."""
+        token = token_hex(16)
+        try:  # a cancelled task may have got the lock; without it, unlocking has no effect
+            await self._lock_conversation(access, conversation_id, token)
+            yield token
+        finally:
+            await self.unlock(access, conversation_id, token)
+
+    async def _lock_conversation(
+        self, access: StateAccess, conversation_id: str, token: str, pointer: str = ""
+    ) -> None:
+        """Lock a conversation, or extend its lock. Raise ResponseStateError if another request has the lock."""
         if not await self._store.lock(access.owner, conversation_id, token, _LOCK_SECONDS):
             message = f"another request is writing to the conversation {conversation_id[:100]!r}"
             hint = "retry after that request has ended"
@@ -232,21 +291,35 @@ class ResponseState:
         """Store a complete answer and unlock its conversation, before its end is sent.
 
         The next request may arrive at once, at another machine. A failure of the store is logged; the client gets its
-        answer.
+        answer. A background response waits for the store, because its client reads it later.
         """
-        if pending.is_saved or recorder.parts is None or not recorder.is_stored:
+        if pending.is_saved or not (recorder.is_stored or recorder.is_too_large):
             return
         pending.is_saved = True
-        access = pending.access
         try:
-            document = await access.offload.run(len(written), _final_document, written)
-            stored = pending.make_entry(self.now(), document, recorder, endpoint.origin)
-            size = await self.save(access, stored.id, stored, pending.request_bytes + len(written))
-            if pending.conversation_id is not None:
-                await self.append_entry(access, pending.conversation_id, pending.lock_token, stored, size)
+            if recorder.is_stored:
+                pauses = SAVE_PAUSES if pending.is_background else ()
+                await save_with_retries(pauses, self._save_entry, pending, recorder, endpoint, written)
+            elif pending.is_background:
+                await self.fail_running(pending.access, f"resp_{pending.digits}", *_TOO_LARGE)
         except ToolwireError as error:
             _log.error("cannot store a response: %s", error)
         await self.close_response(pending)
+
+    async def _save_entry(
+        self, pending: PendingResponse, recorder: ResponseRecorder, endpoint: Endpoint, written: bytes
+    ) -> None:
+        """Store a response, and append it to its conversation, unless it was cancelled or deleted meanwhile."""
+        access = pending.access
+        document = await access.offload.run(len(written), final_document, written)
+        stored = pending.make_entry(self.now(), document, recorder, endpoint.origin)
+        estimate = pending.request_bytes + len(written)
+        if pending.is_background:
+            _, size = await self.change_running(access, stored.id, lambda _: stored, estimate)
+        else:
+            size = await self.save(access, stored.id, stored, estimate)
+        if size and pending.conversation_id is not None:
+            await self.append_entry(access, pending.conversation_id, pending.lock_token, stored, size)
 
     async def append_entry(
         self, access: StateAccess, conversation_id: str, token: str, entry: ResponseEntry, estimate: int
@@ -256,7 +329,7 @@ class ResponseState:
         The lock is extended. `estimate` is the approximate size in bytes. Raise ResponseStateError if the lock is lost, or
         the conversation is unknown or too long.
         """
-        await self.lock_conversation(access, conversation_id, token)
+        await self._lock_conversation(access, conversation_id, token)
         conversation = await self.find_conversation(access, conversation_id)
         self._check_length(len(conversation.entry_ids), "")
         copied = replace(entry, id=f"items_{entry.id.partition('_')[2]}", document={})
@@ -265,11 +338,11 @@ class ResponseState:
         await self.save(access, conversation_id, changed)
 
     async def save(
-        self, access: StateAccess, entry_id: str, entry: ResponseEntry | ConversationEntry, estimate: int = 0
+        self, access: StateAccess, entry_id: str, entry: StoredEntry, estimate: int = 0, lock: HeldLock | None = None
     ) -> int:
-        """Save an entry, and return its size in bytes. It is encoded in a thread if `estimate`, in bytes, is large."""
+        """Save an entry, encoded in a thread if `estimate` is large. Return its bytes, or raise LockLost."""
         data = await access.offload.run(estimate, encode_entry, entry)
-        await self._store.save(access.owner, entry_id, data, self._row.seconds)
+        await self._store.save(access.owner, entry_id, data, self._row.seconds, lock)
         return len(data)
 
     async def save_pin(
@@ -305,15 +378,11 @@ class ResponseState:
     async def close_response(self, pending: PendingResponse) -> None:
         """Release the conversation. Call it again if it was cancelled, by a client that disconnects meanwhile."""
         if pending.lock_token and pending.conversation_id is not None:
-            await self.unlock_conversation(pending.access, pending.conversation_id, pending.lock_token)
+            await self.unlock(pending.access, pending.conversation_id, pending.lock_token)
             pending.lock_token = ""
 
-    async def unlock_conversation(self, access: StateAccess, conversation_id: str, token: str) -> None:
-        """Release a lock. A failure is logged: the lock expires by itself."""
-        try:
-            await self._store.unlock(access.owner, conversation_id, token)
-        except StoreError as error:
-            _log.error("cannot unlock a conversation: %s", error)
+    async def unlock(self, access: StateAccess, entry_id: str, token: str) -> None:
+        await self._store.unlock(access.owner, entry_id, token)
 
     async def find_response(self, access: StateAccess, response_id: str) -> ResponseEntry | UpstreamPin:
         """Return a response of this owner, or its upstream. Raise ResponseStateError (404) if there is none."""
@@ -324,31 +393,5 @@ class ResponseState:
             return entry
         raise not_found("response", response_id)
 
-    async def delete(self, access: StateAccess, entry_ids: Sequence[str]) -> None:
-        await self._store.delete(access.owner if self.keeps_responses else "", entry_ids)
-
-
-def _read_references(document: Object) -> tuple[str | None, str | None]:
-    """Return `previous_response_id` and the id of `conversation`. Raise ResponseStateError if both are set, or no ids."""
-    previous_id, conversation = document.get("previous_response_id"), document.get("conversation")
-    conversation_id = conversation.get("id") if isinstance(conversation, dict) else conversation
-    for name, value in (("previous_response_id", previous_id), ("conversation", conversation_id)):
-        if not isinstance(value, str | None) or value == "":
-            raise ResponseStateError(f"{name} must be an id", pointer=join(name), hint="such as resp_… or conv_…")
-    if previous_id is not None and conversation_id is not None:
-        hint = "send only one of them"
-        message = "previous_response_id and conversation exclude each other"
-        raise ResponseStateError(message, pointer="/previous_response_id", hint=hint)
-    return previous_id, conversation_id
-
-
-def _final_document(written: bytes) -> Object:
-    """Return the response in a complete answer, whole or at the end of a stream. Raise ProtocolError if it has none."""
-    if written.startswith(b"{"):
-        return parse_object(written)
-    for _, payload in SSEDecoder().feed(written):
-        event = parse_object(payload)
-        if event.get("type") in ("response.completed", "response.incomplete"):
-            response: Object = event["response"]
-            return response
-    raise ProtocolError("the answer has no final response")
+    async def delete(self, access: StateAccess, entry_ids: Sequence[str], lock: HeldLock | None = None) -> None:
+        await self._store.delete(access.owner if self.keeps_responses else "", entry_ids, lock)

@@ -76,9 +76,12 @@ class RetrievalPlan(Struct, frozen=True):
         return tuple(tools)
 
 
+_PROVIDER_KINDS = frozenset({"builtin", "typed"})  # their declarations are sent as they are, so all are offered
+
+
 def _mark_last(tools: Sequence[Tool], mark: str) -> list[Tool]:
     """Move the cache mark of a tool that is left out to the last of these: later requests begin with them, too."""
-    last = max((index for index, tool in enumerate(tools) if tool.kind != "builtin"), default=None)
+    last = max((index for index, tool in enumerate(tools) if tool.kind not in _PROVIDER_KINDS), default=None)
     return [replace(tool, cache=tool.cache or mark) if index == last else tool for index, tool in enumerate(tools)]
 
 
@@ -102,7 +105,7 @@ def plan_retrieval(
     if earlier is None and is_stored_elsewhere(request):
         return None
     tools = _drop_duplicates(request.tools)
-    pinned = frozenset([*retrieval.always, *[tool.name for tool in tools if tool.kind == "builtin"]])
+    pinned = frozenset([*retrieval.always, *[tool.name for tool in tools if tool.kind in _PROVIDER_KINDS]])
     if sum(tool.name not in pinned for tool in tools) <= retrieval.k:
         return None
     if any(tool.deferred or tool.kind == "search" for tool in tools):
@@ -262,7 +265,7 @@ class OfferedClientTools:
         if not isinstance(query, str) or not query.strip():
             return call.result(EMPTY_QUERY, is_error=True), []
         count = max(1, min(k, MAX_FOUND)) if type(k) is int else _DEFAULT_COUNT
-        tools = [tool for tool in await self._rank(query[:_MAX_QUERY], count) if tool.kind != "builtin"]
+        tools = [tool for tool in await self._rank(query[:_MAX_QUERY], count) if tool.kind not in _PROVIDER_KINDS]
         result = render_found_tools(tools, tuple(self._offered))
         self._offered.update(dict.fromkeys(result.found))
         found = [] if self.is_hosted else [replace(self._known[name], deferred=True) for name in result.found]

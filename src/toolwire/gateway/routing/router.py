@@ -13,13 +13,16 @@ from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from logging import INFO, WARNING, getLogger
 from random import Random
+from typing import get_args
 from urllib.parse import quote
 
 from msgspec import Struct
 
 from ...asgi.interruption import Interruption
+from ...bridge.conversation.reasoning_envelope import ENVELOPE_WIRES
 from ...ir.errors import ConfigError, ToolwireError
 from ...ir.hints import translate_hint
+from ...ir.parts import MediaKind
 from ...ir.response import Fault
 from ...ir.terminal import neutralise_line
 from ...net.model.endpoint import Endpoint
@@ -27,6 +30,7 @@ from ...net.model.endpoint_settings import NO_DEFAULTS
 from ...net.model.health import HealthState, TargetHealth
 from ...net.model.pass_through import max_same_wire_tools
 from ...run.tools.suggestions import NameIndex
+from ...wire.documents import no_summary
 from ...wire.models.capabilities import ModelCapabilities
 from ...wire.models.profiles import overlay, split_model
 from ..config.notation import toml_location
@@ -44,6 +48,9 @@ noticed earlier, by a probe."""
 _NO_CACHE_MARKS = ModelCapabilities(cache_marks=False)
 _MAX_REMEMBERED = 1024  # names; clients may request any number of models
 _MAX_HEADER_NAME = 200  # characters of a name in a header; percent-encoding makes at most 2.4 kB of it
+
+
+_MEDIA_KINDS: frozenset[str] = frozenset(get_args(MediaKind))
 
 
 class UnknownModel(ToolwireError):
@@ -73,8 +80,12 @@ class Target(Struct, frozen=True):
     endpoint: Endpoint  # for chats, or the raw completion endpoint if the settings choose it
     capabilities: ModelCapabilities  # of the settings, of their capabilities file, and of the built-in rows
     kept_wire: str  # requests on it need no change, apart from the model and renamed fields; empty if none do
+    plain_wire: str  # the same, if also nothing but the request decides about its answer; see `usual_request`
+    url: str  # of requests for a whole answer
     renamed_fields: tuple[str, ...]
     max_tools: int | None  # in a request on its wire
+    missing_media: frozenset[str]  # kinds that a request to it cannot have
+    refused_media: frozenset[str]  # the same, of the kinds that its wire has
     log_names: tuple[str, str, str, str]  # of the upstream, the model, the provider and the wire
     headers: tuple[tuple[bytes, bytes], ...]  # of its answers: the names of the upstream and the model
     stated_window: int | None  # in the settings and the built-in rows
@@ -113,6 +124,11 @@ def make_target(upstream: ConfiguredUpstream, model: str, row: ModelRow, table: 
     capabilities = overlay(row.capabilities, endpoint.capabilities)
     if upstream.row.cache == "off":
         capabilities = overlay(_NO_CACHE_MARKS, capabilities)
+    if row.vision is not None and capabilities.media is None:  # then the settings know that it accepts no images
+        media = tuple(sorted(endpoint.wire.capabilities.media - {"image"}))
+        capabilities = overlay(ModelCapabilities(media=media, result_media=media), capabilities)
+    of_wire = endpoint.wire.capabilities.media
+    accepted = of_wire if capabilities.media is None else of_wire.intersection(capabilities.media)
     keeps_requests = (
         row.emulate is None
         and row.repair is None
@@ -122,6 +138,15 @@ def make_target(upstream: ConfiguredUpstream, model: str, row: ModelRow, table: 
         and endpoint.vendor.id is None
         and endpoint.defaults is NO_DEFAULTS
         and not endpoint.changes_body
+    )
+    is_plain = (
+        keeps_requests
+        and getattr(endpoint.wire, "summarise", no_summary) is not no_summary
+        and endpoint.wire.name not in ENVELOPE_WIRES
+        and not row.cache
+        and upstream.context_sizes is None
+        and endpoint.key_command is None
+        and endpoint.vendor.transport is None
     )
     label, renamed_fields = f"{upstream.name}/{model}", tuple(endpoint.renamed_fields)
     log_names = (upstream.name, model, upstream.row.provider or endpoint.wire.provider, endpoint.wire.name)
@@ -134,8 +159,12 @@ def make_target(upstream: ConfiguredUpstream, model: str, row: ModelRow, table: 
         endpoint,
         capabilities,
         endpoint.wire.name if keeps_requests else "",
+        endpoint.wire.name if is_plain else "",
+        endpoint.url(stream=False),
         renamed_fields,
         max_same_wire_tools(endpoint, capabilities),
+        _MEDIA_KINDS - accepted,
+        of_wire - accepted,
         log_names,
         headers,
         _limit_window(row.capabilities.window or endpoint.window, endpoint),
@@ -172,7 +201,9 @@ class Router:
         health.cooldown = cooldown
         self._watch = SilenceWatch(health, self._note_change)
         self._random = random or Random()
-        self._single_targets: dict[str, Target] = {}  # models with a single target, where there is no choice
+        self.single_targets: dict[
+            str, Target
+        ] = {}  # of models that were requested before, and where there is no choice
         self._weighted_targets: dict[tuple[str, str], list[tuple[Target, float]]] = {}  # see `_make_targets`
         self._check_completions()
 
@@ -204,7 +235,7 @@ class Router:
 
         `tools`: the request has tools. Raise UnknownModel, and NoTarget if no target accepts tools.
         """
-        single_target = self._single_targets.get(model)
+        single_target = self.single_targets.get(model)
         if single_target is not None and (single_target.row.tools or not tools):
             return [single_target]
         name, row = self._find_row(model)
@@ -215,9 +246,9 @@ class Router:
         if not capable:
             raise NoTarget(f"{model!r} accepts no tools", hint=_NO_TOOLS)
         if len(plan) == 1:
-            if len(self._single_targets) >= _MAX_REMEMBERED:
-                self._single_targets.clear()
-            self._single_targets[model] = plan[0]
+            if len(self.single_targets) >= _MAX_REMEMBERED:
+                self.single_targets.clear()
+            self.single_targets[model] = plan[0]
             return capable
         self._health.refresh()
         if all(target.health.state == "closed" for target in capable):

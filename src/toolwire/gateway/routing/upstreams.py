@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ...asgi.admission import max_requests
 from ...ir.errors import ConfigError
@@ -19,6 +20,9 @@ from ...wire.models.capabilities import CapabilityRow
 from ...wire.models.vendors import COMPATIBLE, Vendor, find, names
 from ..config.notation import toml_location
 from ..config.settings import Settings, UpstreamRow
+
+if TYPE_CHECKING:
+    from ...net.http.websocket import WebSocketTransport
 
 _MAX_CACHED_ENDPOINTS = 1024  # endpoints; clients may request any number of models
 
@@ -50,6 +54,9 @@ class ConfiguredUpstream:
         self._key_command = _make_key_command(name, row, environment, on_key)  # shared by all models
         self._endpoints: dict[tuple[str, tuple[str, ...] | None], Endpoint] = {}
         endpoint = self.endpoint("any")  # report a wrong row at the start, not at the first request
+        if row.websocket and endpoint.wire.name != "openai_responses":
+            hint = 'set wire = "openai_responses", or remove websocket'
+            raise ConfigError(f"{_location(name)}: only OpenAI Responses has WebSockets", hint=hint)
         self.prober = None  # sends the requests of `is_answering`
         if isinstance(self.transport, ProbedTransport) and has_model_list(endpoint):
             self.prober = self.transport.for_probes()
@@ -192,7 +199,7 @@ def _make_key_command(
     return command
 
 
-# The connections of the gateway to its upstreams: one pool for all, and one for each client certificate.
+# The connections of the gateway to its upstreams: one pool for all, and one for each client certificate; WebSockets beside.
 
 
 class UpstreamTransports:
@@ -205,6 +212,18 @@ class UpstreamTransports:
         self._max_wait = limits.queue
         self._shared = HttpTransport(environment=environment, connections=self._connections, max_wait=limits.queue)
         self._by_certificate: dict[tuple[str, str | None], HttpTransport] = {}
+        self._sockets: dict[HttpTransport, WebSocketTransport] = {}
+
+    def for_answers(self, name: str, row: UpstreamRow) -> Transport:
+        """Return the transport of an upstream for requests to its models; see `of`."""
+        transport = self.of(name, row)
+        if not row.websocket:
+            return transport
+        from ...net.http.websocket import WebSocketTransport
+
+        if transport not in self._sockets:
+            self._sockets[transport] = WebSocketTransport(transport)
+        return self._sockets[transport]
 
     def of(self, name: str, row: UpstreamRow) -> HttpTransport:
         """Return the transport of an upstream; upstreams with the same client certificate share it.
@@ -240,6 +259,8 @@ class UpstreamTransports:
         return sum(transport.waiting for transport in (self._shared, *self._by_certificate.values()))
 
     async def aclose(self) -> None:
+        for sockets in self._sockets.values():
+            await sockets.aclose()
         for transport in (self._shared, *self._by_certificate.values()):
             await transport.aclose()
 

@@ -20,6 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from logging import getLogger
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
@@ -226,6 +227,24 @@ def _fetch_all(cursor: Any) -> list[Any]:
 
 def _to_postgres(statement: str) -> str:
     return statement.replace("?", "%s")
+
+
+async def run_to_end(work: Callable[[], R]) -> R:
+    """Call a function in a thread. A cancelled call ends only with its thread, and not before.
+
+    Threads have no order: a lock that is taken after its release would last until it expires, and an entry that is saved
+    after the release of its lock could replace a newer one.
+    """
+    running = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        while not running.done():
+            with suppress(asyncio.CancelledError):  # a further cancellation does not end the thread either
+                await asyncio.wait({running})
+        if not running.cancelled():
+            running.exception()  # it is of no interest any more
+        raise
 
 
 # A database that several gateways share, and that may be unavailable for a while.

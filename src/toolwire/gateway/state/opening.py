@@ -64,7 +64,7 @@ def open_responses(
 
         return RedisResponses(RedisLink(address, monotonic, "responses.store"), bounds, clock)
     from .database import PostgresLink, SqliteLink
-    from .sql_stores import TABLES, SqlResponses
+    from .sql_responses import TABLES, SqlResponses
 
     if address.startswith(("postgresql://", "postgres://")):
         return SqlResponses(PostgresLink(address, TABLES, "toolwire_responses", "responses.store"), bounds, clock)

@@ -32,7 +32,7 @@ import msgspec
 
 from ...ir.errors import StoreError
 from ..keys import MAX_AHEAD, SLICES, Caller, Limit, limits_of, rate_limit_error
-from ..responses.store import OwnerBounds, entry_key
+from ..responses.store import HeldLock, LockReleases, OwnerBounds, entry_key, lock_lost
 from ..routing.health import MAX_COOLDOWNS
 from .redis_link import Command, RedisLink
 from .shared import Gap
@@ -234,8 +234,10 @@ def _redis_key(caller: str, key: str) -> str:
 
 
 _IDLE_SECONDS = 40 * 24 * 3600  # of the sums: longer than a pin, which lives for 30 days
-# KEYS: the sorted set, the hash. ARGV: prefix, id, data, milliseconds, now, bytes, entries, seconds for the sums.
+# KEYS: the sorted set, the hash, the lock. ARGV: prefix, id, data, milliseconds, now, bytes, entries, seconds for the sums,
+# token of the lock or nothing.
 _SAVE_ENTRY = """
+if ARGV[9] ~= '' and redis.call('GET', KEYS[3]) ~= ARGV[9] then return -1 end
 local function drop(id)
   local size = tonumber(redis.call('HGET', KEYS[2], id) or '0')
   redis.call('DEL', ARGV[1] .. id)
@@ -256,9 +258,10 @@ redis.call('EXPIRE', KEYS[1], ARGV[8])
 redis.call('EXPIRE', KEYS[2], ARGV[8])
 return total
 """
-# KEYS: the sorted set, the hash. ARGV: prefix, then ids.
+# KEYS: the sorted set, the hash, the lock. ARGV: prefix, token of the lock or nothing, then ids.
 _DELETE_ENTRIES = """
-for at = 2, #ARGV do
+if ARGV[2] ~= '' and redis.call('GET', KEYS[3]) ~= ARGV[2] then return -1 end
+for at = 3, #ARGV do
   local size = tonumber(redis.call('HGET', KEYS[2], ARGV[at]) or '0')
   redis.call('DEL', ARGV[1] .. ARGV[at])
   redis.call('ZREM', KEYS[1], ARGV[at])
@@ -274,6 +277,7 @@ if holder and holder ~= ARGV[1] then return 0 end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 return 1
 """
+_LOST = -1  # the reply of a script that has written nothing
 _UNLOCK = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end return 1"
 
 
@@ -284,12 +288,22 @@ class RedisResponses:
         self._link = link
         self._bounds = bounds
         self._clock = clock
+        self._releases = LockReleases(self._unlock)
 
-    async def save(self, owner: str, entry_id: str, data: bytes, seconds: float) -> None:
-        prefix = _prefix(owner)
+    async def save(self, owner: str, entry_id: str, data: bytes, seconds: float, lock: HeldLock | None = None) -> None:
         bounds = (self._bounds.max_bytes, self._bounds.max_entries, _IDLE_SECONDS)
-        values = (f"{prefix}:e:", _member(owner, entry_id), data, _milliseconds(seconds), self._clock(), *bounds)
-        await self._link.execute(("EVAL", _SAVE_ENTRY, 2, f"{prefix}:used", f"{prefix}:size", *values))
+        values = (_member(owner, entry_id), data, _milliseconds(seconds), self._clock(), *bounds)
+        await self._write(_SAVE_ENTRY, owner, lock, (*values, "" if lock is None else lock.token))
+
+    async def _write(
+        self, script: str, owner: str, lock: HeldLock | None, values: Sequence[bytes | str | float]
+    ) -> None:
+        """Run a script that changes entries. Raise LockLost if it reports that the lock is lost."""
+        prefix = _prefix(owner)
+        keys = (f"{prefix}:used", f"{prefix}:size", _lock_key(owner, "" if lock is None else lock.entry_id))
+        [reply] = await self._link.execute(("EVAL", script, len(keys), *keys, f"{prefix}:e:", *values))
+        if reply == _LOST:
+            raise lock_lost()
 
     async def load(self, owner: str, entry_ids: Sequence[str], renew: float | None = None) -> dict[str, bytes]:
         """Load entries. `renew` extends only entries that were found, so that dropped ids are not counted again."""
@@ -309,11 +323,9 @@ class RedisResponses:
             await self._link.execute(*expiry, ("ZADD", f"{prefix}:used", "XX", *uses))
         return {entry_id: data for entry_id, _, data in found}
 
-    async def delete(self, owner: str, entry_ids: Sequence[str]) -> None:
-        prefix, members = _prefix(owner), [_member(owner, entry_id) for entry_id in entry_ids]
-        await self._link.execute(
-            ("EVAL", _DELETE_ENTRIES, 2, f"{prefix}:used", f"{prefix}:size", f"{prefix}:e:", *members)
-        )
+    async def delete(self, owner: str, entry_ids: Sequence[str], lock: HeldLock | None = None) -> None:
+        members = [_member(owner, entry_id) for entry_id in entry_ids]
+        await self._write(_DELETE_ENTRIES, owner, lock, ("" if lock is None else lock.token, *members))
 
     async def lock(self, owner: str, entry_id: str, token: str, seconds: float) -> bool:
         [is_locked] = await self._link.execute(
@@ -322,9 +334,13 @@ class RedisResponses:
         return bool(is_locked)
 
     async def unlock(self, owner: str, entry_id: str, token: str) -> None:
+        await self._releases.release(owner, entry_id, token)
+
+    async def _unlock(self, owner: str, entry_id: str, token: str) -> None:
         await self._link.execute(("EVAL", _UNLOCK, 1, _lock_key(owner, entry_id), token))
 
     async def aclose(self) -> None:
+        await self._releases.aclose()
         await self._link.aclose()
 
 

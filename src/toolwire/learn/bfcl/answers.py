@@ -1,29 +1,32 @@
 """Answers of a model to the entries: over the network, or from a local model in a text format.
 
 `ModelClient` supports any provider, wire, gateway or text format. A local model generates in batches of prompts of
-similar length, free or masked.
+similar length, free or masked. An entry with one turn is one request; a multi-turn entry is a `SimulatedConversation`.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from ...bridge.emulation.answers import RETRYABLE_CODES
 from ...ir.errors import ConfigError, ProtocolError, SchemaError
 from ...ir.losses import Losses
-from ...ir.parts import ToolCall
+from ...ir.parts import Part, ToolCall
 from ...ir.pointer import Object
-from ...ir.request import Params, Request
+from ...ir.request import Message, Params, Request
 from ...ir.response import Response, UpstreamError
 from ...ir.tools import Tool, ToolChoice
 from ...net.model.client import ModelClient
 from ...net.threads import iterate_blocking
 from ...text import get
 from ...text.engine.format import Format
+from ..call_quality import start_masks
 from ..chat_rendering import render_prompt
 from ..language_model import LanguageModel, generate_tokens
+from .conversations import SimulatedConversation
 from .entries import BFCLEntry, offered_tools
 from .judgement import BFCLAnswer
 
@@ -33,6 +36,11 @@ if TYPE_CHECKING:
 
 _FATAL = frozenset({"authentication", "billing", "permission", "not_found"})  # no other request would succeed
 _LIMITED = frozenset({"length", "context_window"})
+# Seconds; a client retries, and 21 slow answers in each of eight turns must not occupy a place of `concurrency` for hours
+_LONGEST_CONVERSATION = 1_800
+# Conversations of a local model at a time: a few fill a batch, and an interruption loses only these
+_CONVERSATIONS = 8
+_ROUNDS = 4  # requests of a worker's part for each that it has in flight: the last one is waited for
 _MAX_CONCURRENCY = 1_000  # requests in flight; each is a task with a connection, and more is a slip of the keyboard
 
 
@@ -73,6 +81,11 @@ class ClientAnswers:
             "seed": self._params.seed,
         }
 
+    def parts(self, entries: Sequence[BFCLEntry]) -> list[Sequence[BFCLEntry]]:
+        """Divide the entries for workers, which ask `concurrency` of them at a time."""
+        size = _ROUNDS * self._concurrency
+        return [entries[start : start + size] for start in range(0, len(entries), size)]
+
     def answers(self, entries: Sequence[BFCLEntry]) -> Iterator[tuple[BFCLEntry, BFCLAnswer]]:
         """Yield answers in the order of their arrival.
 
@@ -106,25 +119,53 @@ class ClientAnswers:
 
         Raises `UpstreamError` for faults that every other request would have too (`_FATAL`).
         """
-        messages = tuple(message for turn in entry.turns for message in turn)
-        request = Request(
-            self._client.name, messages, offered_tools(entry), ToolChoice(self._choice), None, self._params
-        )
         try:
-            response = await self._client.ask(request, losses=Losses())
+            if entry.scenario is not None:
+                return entry, await self._converse(entry)
+            messages = tuple(message for turn in entry.turns for message in turn)
+            return entry, _read_response(await self._request(messages, offered_tools(entry)))
         except UpstreamError as error:
             if error.fault.kind in _FATAL:
                 raise
             return entry, BFCLAnswer(error=str(error))
         except ProtocolError as error:
             return entry, BFCLAnswer(error=str(error))
-        return entry, _read_response(response)
+
+    async def _converse(self, entry: BFCLEntry) -> BFCLAnswer:
+        """Hold a conversation with the simulated classes; one that takes too long is answered with an error."""
+        with closing(SimulatedConversation(entry)) as conversation:
+            try:
+                async with asyncio.timeout(_LONGEST_CONVERSATION):
+                    while not conversation.is_over:
+                        response = await self._request(tuple(conversation.messages), conversation.tools)
+                        read = _read_response(response)
+                        conversation.add(response.parts, finished=read.finished, unparsable=read.unparsable)
+            except TimeoutError:
+                return _read_conversation(
+                    conversation, f"the conversation took longer than {_LONGEST_CONVERSATION} seconds"
+                )
+            return _read_conversation(conversation)
+
+    async def _request(self, messages: tuple[Message, ...], tools: tuple[Tool, ...]) -> Response:
+        request = Request(self._client.name, messages, tools, ToolChoice(self._choice), None, self._params)
+        return await self._client.ask(request, losses=Losses())
 
 
 def _read_response(response: Response) -> BFCLAnswer:
     reason = None if response.stop is None else response.stop.reason
     calls = tuple(part for part in response.parts if isinstance(part, ToolCall))
     return BFCLAnswer(calls, response.text, finished=reason not in _LIMITED, unparsable=reason == "malformed_call")
+
+
+def _read_conversation(conversation: SimulatedConversation, error: str = "") -> BFCLAnswer:
+    turns = tuple(map(tuple, conversation.turns))
+    return BFCLAnswer((), conversation.text, conversation.finished, conversation.unparsable, error, turns)
+
+
+def _conversations(entries: Sequence[BFCLEntry]) -> list[Sequence[BFCLEntry]]:
+    """Return the multi-turn entries in groups that are held at once."""
+    conversing = [entry for entry in entries if entry.scenario is not None]
+    return [conversing[start : start + _CONVERSATIONS] for start in range(0, len(conversing), _CONVERSATIONS)]
 
 
 class _EntryPrompt(NamedTuple):
@@ -189,27 +230,65 @@ class LocalAnswers:
             "seed": self._seed,
         }
 
+    def parts(self, entries: Sequence[BFCLEntry]) -> list[Sequence[BFCLEntry]]:
+        """Divide the entries into the batches of `answers`: the floats of an answer depend on the others in its batch."""
+        prompts, failed = self._make_prompts(entries)
+        batches = [[prompt.entry for prompt in batch] for batch in self._batches(prompts)]
+        return [[entry for entry, _ in failed], *batches, *_conversations(entries)]
+
     def answers(self, entries: Sequence[BFCLEntry]) -> Iterator[tuple[BFCLEntry, BFCLAnswer]]:
-        """Yield answers batch by batch, those with the longest prompts first.
+        """Yield answers batch by batch, those with the longest prompts first, then those of multi-turn entries.
 
         An entry that does not fit, or whose schema has no instances, is answered with an error before all others.
         """
-        prompts: list[_EntryPrompt] = []
-        for entry in entries:
-            try:
-                prompts.append(self._make_prompt(entry))
-            except (ConfigError, SchemaError) as error:  # this entry only: too long, or a schema without instances
-                yield entry, BFCLAnswer(error=str(error))
+        prompts, failed = self._make_prompts(entries)
+        yield from failed
         for batch in self._batches(prompts):
-            yield from self._generate(batch)
+            for prompt, _, answer in self._generate(batch):
+                yield prompt.entry, answer
+        for conversing in _conversations(entries):
+            yield from self._converse(conversing)
 
-    def _make_prompt(self, entry: BFCLEntry) -> _EntryPrompt:
-        """Render and tokenize an entry, with its mask if calls are constrained.
+    def _make_prompts(
+        self, entries: Sequence[BFCLEntry]
+    ) -> tuple[list[_EntryPrompt], list[tuple[BFCLEntry, BFCLAnswer]]]:
+        """Return the prompts of entries with one turn, and the answers of those that have no prompt."""
+        prompts: list[_EntryPrompt] = []
+        failed: list[tuple[BFCLEntry, BFCLAnswer]] = []
+        for entry in entries:
+            if entry.scenario is not None:
+                continue
+            try:
+                messages = [message for turn in entry.turns for message in turn]
+                prompts.append(self._make_prompt(entry, messages, offered_tools(entry)))
+            except (ConfigError, SchemaError) as error:  # this entry only: too long, or a schema without instances
+                failed.append((entry, BFCLAnswer(error=str(error))))
+        return prompts, failed
+
+    def _converse(self, entries: Sequence[BFCLEntry]) -> Iterator[tuple[BFCLEntry, BFCLAnswer]]:
+        """Hold several conversations at once, one step of each in turn, and yield each answer at its end."""
+        with ExitStack() as stack:
+            active = {entry.id: stack.enter_context(closing(SimulatedConversation(entry))) for entry in entries}
+            while active:
+                prompts: list[_EntryPrompt] = []
+                for key, conversation in list(active.items()):
+                    try:
+                        entry = conversation.entry
+                        prompts.append(self._make_prompt(entry, conversation.messages, conversation.tools))
+                    except (ConfigError, SchemaError) as error:  # the history no longer fits into the window
+                        yield entry, _read_conversation(active.pop(key), str(error))
+                for batch in self._batches(prompts):
+                    for prompt, parts, answer in self._generate(batch):
+                        conversation = active[prompt.entry.id]
+                        conversation.add(parts, finished=answer.finished, unparsable=answer.unparsable)
+                        if conversation.is_over:
+                            yield prompt.entry, _read_conversation(active.pop(prompt.entry.id))
+
+    def _make_prompt(self, entry: BFCLEntry, messages: Sequence[Message], tools: tuple[Tool, ...]) -> _EntryPrompt:
+        """Render and tokenize a conversation, with its mask if calls are constrained.
 
         Raises `ConfigError` if prompt and answer exceed the model's window.
         """
-        tools = offered_tools(entry)
-        messages = [message for turn in entry.turns for message in turn]
         text = render_prompt(
             messages, tools, self._model.tokenizer, self._form, parallel=self._parallel, choice=self._choice
         )
@@ -238,8 +317,8 @@ class LocalAnswers:
         if batch:
             yield batch
 
-    def _generate(self, batch: list[_EntryPrompt]) -> Iterator[tuple[BFCLEntry, BFCLAnswer]]:
-        """Generate the answers of a batch, and yield each entry with its decoded answer."""
+    def _generate(self, batch: list[_EntryPrompt]) -> Iterator[tuple[_EntryPrompt, tuple[Part, ...], BFCLAnswer]]:
+        """Generate the answers of a batch, and yield each prompt with the parts of its answer, and the answer."""
         found = generate_tokens(
             self._model,
             [prompt.tokens for prompt in batch],
@@ -249,7 +328,7 @@ class LocalAnswers:
             processors=self._processors(batch),
         )
         for prompt, [tokens] in zip(batch, found, strict=True):
-            yield prompt.entry, self._read(prompt, tokens)
+            yield prompt, *self._read(prompt, tokens)
 
     def _processors(self, batch: list[_EntryPrompt]) -> list[Any]:
         masks = [prompt.mask for prompt in batch if prompt.mask is not None]
@@ -258,14 +337,14 @@ class LocalAnswers:
         from ...mask import MaskProcessor
 
         width = max(len(prompt.tokens) for prompt in batch)
-        return [MaskProcessor(masks, width, max_tokens=self._max_tokens)]
+        return [MaskProcessor(start_masks(masks, self._max_tokens), width)]
 
-    def _read(self, prompt: _EntryPrompt, tokens: list[int]) -> BFCLAnswer:
+    def _read(self, prompt: _EntryPrompt, tokens: list[int]) -> tuple[tuple[Part, ...], BFCLAnswer]:
         text = self._model.decode(tokens)
         finished = len(tokens) < self._max_tokens or self._is_complete(prompt.mask, tokens)
         parsed = self._form.parse(text, prompt.tools, finished=finished)
         unparsable = any(note.code in RETRYABLE_CODES for note in parsed.diagnostics)
-        return BFCLAnswer(parsed.calls, text, finished, unparsable)
+        return parsed.parts, BFCLAnswer(parsed.calls, text, finished, unparsable)
 
     def _is_complete(self, mask: Mask | None, tokens: Sequence[int]) -> bool:
         """Return whether a masked answer is complete after all tokens that the limit allowed. Free text never is."""

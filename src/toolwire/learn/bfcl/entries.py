@@ -224,11 +224,24 @@ BFCL_CATEGORIES = CALL_CATEGORIES + RELEVANCE_CATEGORIES + MULTI_TURN_CATEGORIES
 """All categories that `read_bfcl` reads. Those that need the network or a stored memory are absent."""
 
 
+class BFCLScenario(Value, frozen=True):
+    """The simulated classes of a multi-turn entry: their names, their first state, and the calls that lead to the last.
+
+    `withheld` are the functions that are offered only from a turn on, by the number of that turn. `truth` are the
+    expected calls of each turn as Python text, for the leaderboard's checker.
+    """
+
+    classes: tuple[str, ...]
+    initial_config: Object
+    truth: tuple[tuple[str, ...], ...]
+    withheld: dict[int, tuple[str, ...]] = {}
+
+
 class BFCLEntry(Value, frozen=True):
     """One entry: the messages of each turn, the tools, and the expected calls of each turn.
 
     `calls` are one accepted choice; `answers` is the ground truth with all alternatives and `functions` the
-    declarations in the leaderboard's types, both for its checker.
+    declarations in the leaderboard's types, both for its checker. `scenario` is set for multi-turn entries.
     """
 
     id: str
@@ -238,6 +251,7 @@ class BFCLEntry(Value, frozen=True):
     calls: tuple[tuple[ToolCall, ...], ...] = ()
     answers: tuple[Object, ...] = ()
     functions: tuple[Object, ...] = ()
+    scenario: BFCLScenario | None = None
 
     @property
     def language(self) -> Literal["python", "java", "javascript"]:
@@ -309,7 +323,13 @@ def _multi_turn_entry(row: Object, category: str, truth: list[list[str]], source
         calls.append(tuple(parse_call(text, parameters, f"call_{number + at}") for at, text in enumerate(turn)))
         number += len(turn)
     tools = tuple(tool for name in row["involved_classes"] for tool in _class_tools(name, source))
-    return BFCLEntry(row["id"], category, _turns(row["question"]), tools, tuple(calls), (), tuple(functions))
+    scenario = BFCLScenario(
+        tuple(row["involved_classes"]),
+        row.get("initial_config") or {},
+        tuple(map(tuple, truth)),
+        {int(turn): tuple(names) for turn, names in (row.get("missed_function") or {}).items()},
+    )
+    return BFCLEntry(row["id"], category, _turns(row["question"]), tools, tuple(calls), (), tuple(functions), scenario)
 
 
 @cache

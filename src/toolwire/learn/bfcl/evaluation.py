@@ -20,8 +20,10 @@ import msgspec
 from ...ir.errors import ConfigError
 from ...ir.pointer import Object
 from ...ir.value import Value
-from ..run_folder import RunFolder
-from .entries import CALL_CATEGORIES, MULTI_TURN_CATEGORIES, BFCLEntry, read_bfcl
+from ...run.executor import Executor, map_items
+from ..run_folder import RunFolder, write_atomically
+from .conversations import require_classes
+from .entries import CALL_CATEGORIES, BFCLEntry, read_bfcl
 from .judgement import OUTCOMES, BFCLAnswer, BFCLOutcome, EvaluatedAnswer, classify_answer
 
 _Z = 1.959964  # the 97.5 % quantile of the normal distribution
@@ -127,6 +129,10 @@ class AnswerSource(Protocol):
         """The settings that determine the answers, for the manifest of a run."""
         ...
 
+    def parts(self, entries: Sequence[BFCLEntry]) -> Sequence[Sequence[BFCLEntry]]:
+        """Divide the entries into parts whose answers do not depend on other parts."""
+        ...
+
     def answers(self, entries: Sequence[BFCLEntry]) -> Iterator[tuple[BFCLEntry, BFCLAnswer]]:
         """Yield each entry with its answer as soon as it is known."""
         ...
@@ -137,14 +143,11 @@ def select_entries(
 ) -> list[BFCLEntry]:
     """Return the entries of `categories`; with `limit`, a random sample of all of them, in the order of the files.
 
-    Raises `ConfigError` for a limit below 1 and for multi-turn categories: their score depends on the state of a
-    simulated world after each turn.
+    Raises `ConfigError` for a limit below 1, and `MissingExtra` for multi-turn categories without their classes.
     """
-    chosen = tuple(dict.fromkeys(categories))
-    refused = [category for category in chosen if category in MULTI_TURN_CATEGORIES]
-    if refused:
-        raise ConfigError(f"the category {refused[0]} cannot be evaluated", hint="use categories with one turn")
-    entries = list(read_bfcl(chosen))
+    entries = list(read_bfcl(dict.fromkeys(categories)))
+    if any(entry.scenario is not None for entry in entries):
+        require_classes()
     if limit is None or limit >= len(entries):
         return entries
     if limit < 1:
@@ -158,29 +161,70 @@ def evaluate_bfcl(
     *,
     run: RunFolder | None = None,
     on_answer: Callable[[int, int], None] | None = None,
+    executor: Executor | None = None,
+    reopen: Callable[[], AnswerSource] | None = None,
 ) -> BFCLReport:
     """Ask the model all entries and return its score.
 
     With `run`, every answer is appended to its log, and entries of the log are not asked again, except those that
-    failed with an upstream error. `on_answer` receives the number of answers so far and of all.
+    failed with an upstream error. At the end, the log has the order of the entries. `on_answer` receives the number of
+    answers so far and of all. The workers of `executor` open the model with `reopen`, and give the same answers.
     """
     wanted = {entry.id for entry in entries}
     done = {row.id: row for row in _stored_answers(run) if row.id in wanted and row.outcome != "upstream_error"}
     missing = [entry for entry in entries if entry.id not in done]
     if on_answer is not None:
         on_answer(len(done), len(entries))
-    for entry, answer in source.answers(missing):
-        row = classify_answer(entry, answer)
-        done[entry.id] = row
+
+    def add(rows: Sequence[EvaluatedAnswer]) -> None:
+        done.update((row.id, row) for row in rows)
         if run is not None:
-            run.append(_ANSWERS, [row])
+            run.append(_ANSWERS, rows)
         if on_answer is not None:
             on_answer(len(done), len(entries))
+
+    if executor is None:
+        for entry, answer in source.answers(missing):
+            add([classify_answer(entry, answer)])
+    else:
+        parts = [part for part in source.parts(missing) if part]
+        names = [part[0].id for part in parts]
+        map_items(_PartAnswers(reopen), parts, executor=executor, results=_AnswerLog(add), names=names)
     settings = {**source.settings, "entries": len(entries)}
     report = BFCLReport.count((done[entry.id] for entry in entries), settings)
     if run is not None:
+        rows = [done[entry.id] for entry in entries]
+        write_atomically(run.path / _ANSWERS, b"".join(msgspec.json.encode(row) + b"\n" for row in rows))
         run.write_json(_REPORT, report.document())
     return report
+
+
+class _PartAnswers:
+    """Asks and classifies the entries of a part. Each process opens the model once."""
+
+    def __init__(self, reopen: Callable[[], AnswerSource] | None) -> None:
+        """Raise ConfigError without `reopen`."""
+        if reopen is None:
+            raise ConfigError("an evaluation with workers needs `reopen`")
+        self._reopen = reopen
+        self._source: AnswerSource | None = None
+
+    def __call__(self, part: Sequence[BFCLEntry]) -> bytes:
+        self._source = self._source or self._reopen()
+        return msgspec.json.encode([classify_answer(*answered) for answered in self._source.answers(part)])
+
+
+class _AnswerLog:
+    """Adds the answers of each part to those of the run, which knows the finished entries."""
+
+    def __init__(self, add: Callable[[Sequence[EvaluatedAnswer]], None]) -> None:
+        self._add = add
+
+    def read(self, name: str) -> None:
+        return None
+
+    def write(self, name: str, content: bytes) -> None:
+        self._add(msgspec.json.decode(content, type=list[EvaluatedAnswer]))
 
 
 def _stored_answers(run: RunFolder | None) -> Iterator[EvaluatedAnswer]:

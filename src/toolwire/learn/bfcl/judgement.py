@@ -16,9 +16,11 @@ from typing import Any, Literal, TypeAlias
 
 from ...ir.errors import ConfigError, SchemaError
 from ...ir.parts import ToolCall
+from ...ir.pointer import Object
 from ...ir.tools import Tool
 from ...ir.value import Value
 from ...schema.validation.validator import validator
+from .conversations import check_turns, scenario_of
 from .entries import CALL_CATEGORIES, PACKAGE, RELEVANCE_CATEGORIES, BFCLEntry, find_data, offered_tools
 
 # The leaderboard's own check of calls: a comparison with the ground truth by function, types and values.
@@ -29,6 +31,7 @@ from .entries import CALL_CATEGORIES, PACKAGE, RELEVANCE_CATEGORIES, BFCLEntry, 
 
 _TABLE = f"{PACKAGE}.constants.model_config"
 _MODEL = "toolwire"
+_LONGEST_DETAIL = 500  # characters; a missing result can be a whole file of a simulated class
 _importing = Lock()
 
 
@@ -54,6 +57,29 @@ def check_calls(entry: BFCLEntry, calls: Iterable[ToolCall]) -> CheckResult:
     if found["valid"]:
         return CheckResult(valid=True)
     return CheckResult(False, str(found.get("error_type", "")), "; ".join(map(str, found.get("error", ()))))
+
+
+def check_conversation(entry: BFCLEntry, turns: Sequence[Sequence[Sequence[ToolCall]]]) -> CheckResult:
+    """Check the calls of all turns of a multi-turn entry with the leaderboard's own checker, on its simulated classes.
+
+    `turns` has the answers with calls of each turn. A conversation that was ended before its last turn is wrong. Raises
+    `ConfigError` for an entry with one turn.
+    """
+    expected = len(scenario_of(entry).truth)
+    if len(turns) != expected:
+        message = f"the conversation ended in turn {len(turns)} of {expected}"
+        return CheckResult(False, "multi_turn:force_terminated", message)
+    found = check_turns(entry, turns)
+    if found["valid"]:
+        return CheckResult(valid=True)
+    return CheckResult(False, str(found["error_type"]), _explain(found))
+
+
+def _explain(found: Object) -> str:
+    """Return the checker's message with the attributes that differ, or the results that are missing."""
+    message, details = str(found["error_message"]), found.get("details") or {}
+    differing = [*details.get("differences", ()), *details.get("missing_items", ())]
+    return f"{message} {', '.join(map(str, differing))}"[:_LONGEST_DETAIL] if differing else message
 
 
 @cache
@@ -95,6 +121,9 @@ BFCLOutcome: TypeAlias = Literal[
     "wrong_function",
     "wrong_arguments",
     "unexpected_call",
+    "wrong_state",
+    "missing_result",
+    "too_many_steps",
     "unfinished",
     "upstream_error",
 ]
@@ -105,6 +134,9 @@ invalid          an unknown function, or arguments that do not match the schema
 wrong_function   valid calls of other functions, or another number of calls
 wrong_arguments  valid calls of the right functions with other values
 unexpected_call  a call where none is right
+wrong_state      the calls of a conversation lead to another state of the simulated classes
+missing_result   the state is right, but a call was omitted whose result the user asked for
+too_many_steps   a turn of a conversation was ended at the leaderboard's limit of steps
 unfinished       the answer reached the token limit
 upstream_error   the model could not be asked, or its answer breaks the protocol
 """
@@ -114,7 +146,8 @@ OUTCOMES: tuple[BFCLOutcome, ...] = BFCLOutcome.__args__  # type: ignore[attr-de
 class BFCLAnswer(Value, frozen=True):
     """The answer of a model: its calls, its text, and `error` if it could not be asked.
 
-    `unparsable`: the text contains a call that cannot be read.
+    `unparsable`: the text contains a call that cannot be read. A conversation has no `calls`, but `turns`: the calls of
+    each answer of each turn.
     """
 
     calls: tuple[ToolCall, ...] = ()
@@ -122,6 +155,12 @@ class BFCLAnswer(Value, frozen=True):
     finished: bool = True
     unparsable: bool = False
     error: str = ""
+    turns: tuple[tuple[tuple[ToolCall, ...], ...], ...] = ()
+
+    @property
+    def all_calls(self) -> tuple[ToolCall, ...]:
+        """The calls of the answer, or of all answers of a conversation."""
+        return self.calls or tuple(call for turn in self.turns for step in turn for call in step)
 
 
 class EvaluatedAnswer(Value, frozen=True):
@@ -135,14 +174,19 @@ class EvaluatedAnswer(Value, frozen=True):
     finished: bool = True
     calls: tuple[ToolCall, ...] = ()
     text: str = ""
+    turns: tuple[tuple[tuple[ToolCall, ...], ...], ...] = ()
 
 
 def classify_answer(entry: BFCLEntry, answer: BFCLAnswer) -> EvaluatedAnswer:
     """Compare an answer with the ground truth of its entry."""
     tools = offered_tools(entry)
-    valid = bool(answer.calls) and all(is_valid_call(call, tools) for call in answer.calls)
-    relevance = entry.category in RELEVANCE_CATEGORIES
-    outcome, detail = _judge_relevance(entry, answer) if relevance else _judge_calls(entry, answer, valid=valid)
+    valid = bool(answer.all_calls) and all(is_valid_call(call, tools) for call in answer.all_calls)
+    if entry.scenario is not None:
+        outcome, detail = _judge_conversation(entry, answer)
+    elif entry.category in RELEVANCE_CATEGORIES:
+        outcome, detail = _judge_relevance(entry, answer)
+    else:
+        outcome, detail = _judge_calls(entry, answer, valid=valid)
     return EvaluatedAnswer(
         entry.id,
         entry.category,
@@ -152,6 +196,7 @@ def classify_answer(entry: BFCLEntry, answer: BFCLAnswer) -> EvaluatedAnswer:
         answer.finished and not answer.error,
         answer.calls,
         answer.text,
+        answer.turns,
     )
 
 
@@ -196,6 +241,31 @@ def _judge_calls(entry: BFCLEntry, answer: BFCLAnswer, *, valid: bool) -> tuple[
     if _names(answer.calls) != _names(entry.all_calls):
         return "wrong_function", checked.message
     return "wrong_arguments", checked.message
+
+
+# Outcomes of conversations by the error type of the leaderboard's checker.
+_CONVERSATION_OUTCOMES: dict[str, BFCLOutcome] = {
+    "multi_turn:empty_turn_model_response": "no_call",
+    "multi_turn:instance_state_mismatch": "wrong_state",
+    "multi_turn:execution_response_mismatch": "missing_result",
+    "multi_turn:force_terminated": "too_many_steps",
+}
+
+
+def _judge_conversation(entry: BFCLEntry, answer: BFCLAnswer) -> tuple[BFCLOutcome, str]:
+    """Return the outcome of a conversation and its reason.
+
+    An answer at the token limit or an unreadable call only ends its turn, so the conversation may still be right. If it
+    is not, that is the cause.
+    """
+    if answer.error:
+        return "upstream_error", answer.error
+    checked = check_conversation(entry, answer.turns)
+    if checked.valid:
+        return "right", ""
+    if not answer.finished or answer.unparsable:
+        return _absent_call(answer)
+    return _CONVERSATION_OUTCOMES[checked.error_type], checked.message
 
 
 def _absent_call(answer: BFCLAnswer) -> tuple[BFCLOutcome, str]:

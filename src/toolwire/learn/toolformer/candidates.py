@@ -1,30 +1,22 @@
-"""Candidates of calls: propose positions of a text, sample calls there, and execute them.
+"""Candidates of calls: propose positions of a text, and execute the calls that were sampled there.
 
-Positions are proposed where the model would begin a call. A mask admits only inputs that fit the tool's pattern.
-Calls run through the runtime with its time limits; a call without a usable result has a reason.
+Positions are proposed where the model would begin a call. Calls run through the runtime with its time limits; a call without a usable result has a reason.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import Self
 
 from ...ir.errors import ConfigError
 from ...ir.parts import ToolCall, ToolResult
 from ...ir.value import Value
 from ...net.tools.runner import Runner
 from ...run.values.results import result_code
-from ..language_model import LanguageModel, generate_tokens
+from ..language_model import LanguageModel
 from .corpus import parse_call
-from .filters import start_tokens
+from .filters import MAX_LOGITS, start_tokens
 from .mining_tool import MiningTool, calculator_tool
-
-if TYPE_CHECKING:
-    from ...mask import RegexMask
-
-
-_MAX_LOGITS = 2**28  # numbers of one block of logits: 1 GiB
 
 
 class ProposedPosition(Value, frozen=True):
@@ -46,8 +38,6 @@ def propose_insertion_points(
 
     The default tool is the calculator. `k` and `call_probability` replace the settings of the tool.
     """
-    from .mining_tool import calculator_tool
-
     tool = tool or calculator_tool()
     [found] = propose_positions(model, [passage], tool, k=k, call_probability=call_probability)
     return sorted(one.position for one in found)
@@ -115,7 +105,7 @@ def _call_probabilities(
             [states[row, len(prompt) - 1 : len(prompt) - 1 + len(text)] for row, (_, prompt, text) in enumerate(batch)]
         )
         chances = []
-        for block in wanted.split(max(1, _MAX_LOGITS // model.vocabulary_size)):
+        for block in wanted.split(max(1, MAX_LOGITS // model.vocabulary_size)):
             logits = model.word_logits(block)
             chances.append((logits[:, starts].logsumexp(-1) - logits.logsumexp(-1)).exp())
     flat = torch.cat(chances).tolist() if chances else []
@@ -139,99 +129,6 @@ def _best_positions(
         if before and text.startswith(before) and len(before) < len(text):
             found.append(ProposedPosition(len(before), chances[place]))
     return found
-
-
-_MASK_TOKENIZERS: dict[int, tuple[Any, Any]] = {}  # by the id of a tokenizer, which the entry keeps alive
-
-
-def sample_calls(
-    model: LanguageModel,
-    passage: str,
-    i: int,
-    n: int = 5,
-    *,
-    tool: MiningTool | None = None,
-    temperature: float = 0.8,
-    seed: int = 0,
-) -> list[str]:
-    """Return up to `n` different calls that the model writes before `passage[i:]`, such as `Calculator(8 - 2)`."""
-    [calls] = sample_batch(
-        model, [(passage, i)], tool or calculator_tool(), samples=n, temperature=temperature, seed=seed
-    )
-    return list(dict.fromkeys(calls))
-
-
-def sample_batch(
-    model: LanguageModel,
-    places: Sequence[tuple[str, int]],
-    tool: MiningTool,
-    *,
-    samples: int,
-    temperature: float = 0.8,
-    seed: int = 0,
-    batch_tokens: int = 16_384,
-) -> list[list[str]]:
-    """Return the sampled calls of each place (a text and a position), repetitions included, sorted into batches.
-
-    A sample that did not finish within the tool's `max_tokens` is left out. Raise ConfigError if `samples` is not
-    positive.
-    """
-    if samples < 1:
-        raise ConfigError(f"the number of samples must be positive, got {samples}")
-    require_temperature(temperature)
-    if not tool.pattern:  # a tool without input has one call
-        return [[f"{tool.name}()"] for _ in places]
-    from ...mask import MaskProcessor
-
-    mask = call_mask(model, tool)
-    prompts = [_prompt_tokens(model, text, position, tool) for text, position in places]
-    order = sorted(range(len(places)), key=lambda number: (-len(prompts[number]), number))
-    found: list[list[str]] = [[] for _ in places]
-    first = 0
-    while first < len(order):
-        width = len(prompts[order[first]]) + tool.max_tokens
-        rows = order[first : first + max(1, batch_tokens // (width * samples))]
-        # no limit of tokens: unfinished calls are left out, which costs less than to force their end
-        states = [mask.start() for _ in range(len(rows) * samples)]
-        processor = MaskProcessor(states, len(prompts[order[first]]))
-        generated = generate_tokens(
-            model,
-            [prompts[row] for row in rows],
-            max_tokens=tool.max_tokens,
-            temperature=temperature,
-            samples=samples,
-            seed=seed + first,
-            processors=[processor],
-        )
-        for row, sampled in zip(rows, generated, strict=True):
-            texts = [model.decode(tokens) for tokens in sampled]
-            found[row] = [f"{tool.name}({text}" for text in texts if text.endswith(")")]
-        first += len(rows)
-    return found
-
-
-def require_temperature(temperature: float) -> None:
-    """Raise ConfigError for a temperature with which the samples of a position would all be equal, or undefined."""
-    if not 0 < temperature < math.inf:
-        raise ConfigError(f"temperature must be positive, got {temperature}", hint="use a value such as 0.8")
-
-
-def call_mask(model: LanguageModel, tool: MiningTool) -> RegexMask:
-    """Return the mask for the input of a call and its closing parenthesis."""
-    from ...mask import MaskTokenizer, RegexMask
-
-    known = _MASK_TOKENIZERS.get(id(model.tokenizer))
-    if known is None or known[0] is not model.tokenizer:
-        _MASK_TOKENIZERS.clear()
-        known = (model.tokenizer, MaskTokenizer.from_tokenizer(model.tokenizer, model.vocabulary_size))
-        _MASK_TOKENIZERS[id(model.tokenizer)] = known
-    return RegexMask(rf"({tool.pattern})\)", known[1])
-
-
-def _prompt_tokens(model: LanguageModel, text: str, position: int, tool: MiningTool) -> list[int]:
-    before = text[:position]
-    space = "" if not before or before[-1].isspace() else " "
-    return [*start_tokens(model), *model.encode(f"{tool.prompt(text)} {before}{space}[{tool.name}(")]
 
 
 _MAX_CALLS = 256  # calls of one run
@@ -265,9 +162,12 @@ class CallExecutor:
         """Execute calls, each with the date of its text (or None), and return their results in the same order."""
         if len(self._known) > _MAX_CACHED:
             self._known.clear()
-        missing = [key for key in dict.fromkeys(calls) if key not in self._known]
-        for date in dict.fromkeys(date for _, date in missing):
-            self._run([text for text, its_date in missing if its_date == date], date)
+        missing: dict[str | None, dict[str, None]] = {}  # texts by date; a dict instead of a set keeps their order
+        for text, date in calls:
+            if (text, date) not in self._known:
+                missing.setdefault(date, {})[text] = None
+        for date, texts in missing.items():
+            self._run(list(texts), date)
         return [self._known[key] for key in calls]
 
     def close(self) -> None:

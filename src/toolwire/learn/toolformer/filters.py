@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from ...ir.errors import ConfigError
 from ...ir.parts import ToolCall
@@ -21,8 +21,13 @@ from .corpus import call_span, format_call
 # The paper weights token t of the text after the call by w_t = max(0, 1 - 0.2 t) / Σ, so five tokens count. A loss
 # needs the output layer at these five positions only. Sequences are sorted by length, so that batches have little
 # padding.
+#
+# Mining asks for the losses of several positions of one text: without a call, and after the same call, because a model
+# samples the few numbers of a text again and again. A sequence that begins another one needs no computation of its own,
+# since a state depends on the tokens before it only. So the longest sequence is computed, and each loss is read from it.
 
 
+MAX_LOGITS = 2**28  # numbers of one block of logits: 1 GiB
 _RAW_WEIGHTS = tuple(max(0.0, 1 - 0.2 * distance) for distance in range(5))
 WEIGHTS = tuple(weight / sum(_RAW_WEIGHTS) for weight in _RAW_WEIGHTS)
 """The weights of the paper: 1/3, 4/15, 1/5, 2/15, 1/15."""
@@ -57,21 +62,47 @@ def batch_losses(
     if batch_tokens < 1:
         raise ConfigError(f"batch_tokens must be positive, got {batch_tokens}")
     start = start_tokens(model)
-    sequences = []
-    for request in requests:
+    sequences: list[list[int]] = []
+    spans: list[_ScoredSpan] = []
+    for number, request in enumerate(requests):
         context = [*start, *request.context] or [model.end_token]
         suffix = request.suffix[: len(weights)]
-        sequences.append((context, suffix))
+        sequences.append([*context, *suffix])
+        spans.append(_ScoredSpan(number, len(context), suffix))
+    groups = [(sequences[group[0]], [spans[number] for number in group]) for group in _group_prefixes(sequences)]
     losses = [0.0] * len(requests)
-    order = sorted(range(len(requests)), key=lambda number: (-_length(sequences[number]), number))
+    groups.sort(key=lambda group: (-len(group[0]), group[1][0].request))
     first = 0
-    while first < len(order):
-        width = max(_length(sequences[order[first]]), 1)
-        rows = order[first : first + max(1, batch_tokens // width)]
-        for number, loss in zip(rows, _losses(model, [sequences[row] for row in rows], weights), strict=True):
+    while first < len(groups):
+        width = len(groups[first][0])
+        batch = groups[first : first + max(1, batch_tokens // width)]
+        for number, loss in _losses(model, batch, weights):
             losses[number] = loss
-        first += len(rows)
+        first += len(batch)
     return losses
+
+
+class _ScoredSpan(NamedTuple):
+    """The tokens of a sequence whose loss a request asks for."""
+
+    request: int
+    start: int
+    tokens: Sequence[int]
+
+
+def _group_prefixes(sequences: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Return the numbers of sequences in groups: the longest one, and others that it begins with.
+
+    In lexicographic order, the sequences that begin with another one come directly after it.
+    """
+    groups: list[list[int]] = []
+    for number in sorted(range(len(sequences)), key=lambda one: (sequences[one], one), reverse=True):
+        own = sequences[number]
+        if groups and sequences[groups[-1][0]][: len(own)] == own:
+            groups[-1].append(number)
+        else:
+            groups.append([number])
+    return groups
 
 
 def start_tokens(model: LanguageModel) -> list[int]:
@@ -83,34 +114,33 @@ def _tokens(model: LanguageModel, text: str | Sequence[int]) -> tuple[int, ...]:
     return tuple(model.encode(text) if isinstance(text, str) else text)
 
 
-def _length(sequence: tuple[Sequence[int], Sequence[int]]) -> int:
-    return len(sequence[0]) + len(sequence[1])
-
-
 def _losses(
-    model: LanguageModel, rows: Sequence[tuple[Sequence[int], Sequence[int]]], weights: Sequence[float]
-) -> list[float]:
-    """Return the weighted losses of one padded batch of (context, suffix); an empty suffix has the loss 0."""
+    model: LanguageModel, batch: Sequence[tuple[Sequence[int], Sequence[_ScoredSpan]]], weights: Sequence[float]
+) -> list[tuple[int, float]]:
+    """Return the requests of one padded batch with their weighted losses; an empty suffix has the loss 0."""
     import torch
 
-    count = len(weights)
-    tokens, attention = model.pad_batch([[*context, *suffix] for context, suffix in rows])
-    places = torch.zeros((len(rows), count), dtype=torch.long)
+    rows = [(row, span) for row, (_, spans) in enumerate(batch) for span in spans]
+    places = torch.zeros((len(rows), len(weights)), dtype=torch.long)
     targets = torch.zeros_like(places)
-    scale = torch.zeros((len(rows), count), dtype=torch.float64)
-    for row, (context, suffix) in enumerate(rows):
-        size = len(suffix)
-        places[row, :size] = torch.arange(len(context) - 1, len(context) - 1 + size)
-        targets[row, :size] = torch.tensor(list(suffix), dtype=torch.long)
-        scale[row, :size] = torch.tensor(list(weights[:size]), dtype=torch.float64)
+    scale = torch.zeros((len(rows), len(weights)), dtype=torch.float64)
+    for number, (_, span) in enumerate(rows):
+        size = len(span.tokens)
+        places[number, :size] = torch.arange(span.start - 1, span.start - 1 + size)
+        targets[number, :size] = torch.tensor(list(span.tokens), dtype=torch.long)
+        scale[number, :size] = torch.tensor(list(weights[:size]), dtype=torch.float64)
+    tokens, attention = model.pad_batch([sequence for sequence, _ in batch])
+    chosen = []
     with torch.inference_mode():
         states = model.hidden_states(tokens, attention)
-        wanted = states[torch.arange(len(rows), device=states.device)[:, None], places.to(states.device)]
-        logits = model.word_logits(wanted)
-        chosen = logits.gather(-1, targets.to(logits.device)[..., None])[..., 0] - logits.logsumexp(-1)
+        wanted = states[torch.tensor([row for row, _ in rows], device=states.device)[:, None], places.to(states.device)]
+        size = max(1, MAX_LOGITS // (model.vocabulary_size * len(weights)))
+        for block, words in zip(wanted.split(size), targets.to(states.device).split(size), strict=True):
+            logits = model.word_logits(block)
+            chosen.append(logits.gather(-1, words[..., None])[..., 0] - logits.logsumexp(-1))
     # an empty suffix has no loss: its weights are zero
-    losses: list[float] = (-(chosen.double().cpu() * scale).sum(-1)).tolist()
-    return losses
+    losses: list[float] = (-(torch.cat(chosen).double().cpu() * scale).sum(-1)).tolist()
+    return [(span.request, loss) for (_, span), loss in zip(rows, losses, strict=True)]
 
 
 # `paper`: the call is a prefix of the text, because brackets inside a sentence surprise a model that was not tuned.

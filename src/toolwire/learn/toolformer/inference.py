@@ -52,11 +52,12 @@ def generate_with_calls(
     top_k: int = 10,
     call_tokens: int = 48,
     batch_tokens: int = 65_536,
+    dates: Sequence[str | None] = (),
     executor: CallExecutor | None = None,
 ) -> list[TextWithCall]:
     """Continue every prompt greedily by up to `max_tokens` tokens, with at most one call of up to `call_tokens`.
 
-    After a call, the text continues by up to `max_tokens` further tokens.
+    After a call, the text continues by up to `max_tokens` further tokens. `dates` are those of the texts, for a calendar.
     `top_k=0` disables calls: their first token is never chosen. Raise ConfigError if a number is out of range.
     """
     if top_k < 0 or max_tokens < 1 or call_tokens < 1:
@@ -71,14 +72,15 @@ def generate_with_calls(
                 top_k=top_k,
                 call_tokens=call_tokens,
                 batch_tokens=batch_tokens,
+                dates=dates,
                 executor=opened,
             )
     if not top_k or executor is None:
         texts = _continue(model, prompts, max_tokens, batch_tokens)
         return [TextWithCall(text, prompt_end=prompt[-1:]) for prompt, text in zip(prompts, texts, strict=True)]
     begun = _begin(model, prompts, max_tokens, top_k, call_tokens, batch_tokens)
-    outcomes = executor.execute([(call, None) for _, call in begun if call is not None])
-    results = iter(outcomes)
+    calls = zip(begun, dates or [None] * len(prompts), strict=True)
+    results = iter(executor.execute([(call, date) for (_, call), date in calls if call is not None]))
     started: list[TextWithCall] = []
     for prompt, (before, call) in zip(prompts, begun, strict=True):
         outcome = next(results) if call is not None else None

@@ -26,7 +26,7 @@ import msgspec
 from ...ir.errors import ConfigError
 from ...ir.value import Value
 from ..language_model import LanguageModel
-from .candidates import CallExecutor, propose_positions, require_temperature, sample_batch
+from .candidates import CallExecutor, propose_positions
 from .corpus import AugmentedText, CorpusText, InlineCall, augment_texts
 from .filters import (
     CallLosses,
@@ -39,6 +39,7 @@ from .filters import (
     require_share,
 )
 from .mining_tool import MiningTool
+from .sampling import require_temperature, sample_batch
 
 _NO_GAIN = "loss not reduced enough"
 _NOT_BEST = "another call at the position is better"

@@ -1,8 +1,10 @@
 """A mining run: open its tools, mine a corpus in shards, and write the results.
 
-Tools are given by a file with settings, or by name with their data files:
+Tools are given by a file with settings, or by name. Search, questions and translation use an installed dictionary, or a file:
 
-    calculator,calendar,convert,search=passages.txt,qa=answers.tsv,translate=entries.tsv
+    calculator,calendar,convert,search,qa,translate
+    search=passages.txt,qa=answers.tsv,translate=entries.tsv
+    search=gcide.index,translate=freedict-deu-eng.index
 
 The results are the candidates, the texts with calls, and the counts of every tool.
 """
@@ -12,27 +14,32 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
 from ...ir.errors import ConfigError
 from ...ir.value import Value
-from ...run.values.records import Store
-from ..language_model import LanguageModel
-from ..run_folder import RunFolder, job_key, reading, run_shards, write_atomically
+from ...net.executors import open_results
+from ...run.executor import Executor, map_items
+from ..language_model import LanguageModel, open_model
+from ..run_folder import RunFolder, job_key, reading, shard_name, write_atomically
 from .candidates import CallExecutor
 from .corpus import AugmentedText, CorpusText, read_texts
+from .dictionaries import PassageIndex, dictionary_files, installed_dictionary, read_passages, read_translations
 from .mining import CallCandidate, MiningSettings, build_corpus, decide, mine_texts
 from .mining_tool import MiningTool, calculator_tool, calendar_tool, convert_tool, qa_tool, search_tool, translate_tool
 
 _KINDS = ("calculator", "calendar", "convert", "search", "qa", "translate")
-_HINT = "use calculator, calendar, convert, search=FILE, qa=FILE or translate=FILE"
+_HINT = "use calculator, calendar, convert, search, qa or translate; the last three also with a file: search=FILE"
+# WordNet defines nouns, verbs and many names. The French dictionary is small, and its entries are clean.
+_DICTIONARIES = {"search": "wn", "qa": "wn", "translate": "freedict-fra-eng"}
 
 
 class ListedTool(Value, frozen=True, forbid_unknown_fields=True):
-    """A tool of a list: its kind, its data file, and settings that replace the paper's."""
+    """A tool of a list: its kind, its data file, and settings that replace its own."""
 
     kind: str
     file: str | None = None
@@ -46,8 +53,8 @@ class ListedTool(Value, frozen=True, forbid_unknown_fields=True):
 def read_tool_list(text: str) -> list[ListedTool]:
     """Return the tools named in a text with commas, or in a JSON file with a list of entries.
 
-    Paths in the file are relative to its folder. Raises `ConfigError` for an unreadable or empty list and an invalid
-    entry.
+    Paths in the file are relative to its folder. A tool without its file gets the installed dictionary. Raises
+    `ConfigError` for an unreadable or empty list and an invalid entry, `MissingExtra` without the dictionary.
     """
     path = Path(text)
     if path.suffix == ".json":
@@ -62,40 +69,61 @@ def read_tool_list(text: str) -> list[ListedTool]:
     else:
         parts = [part.strip().partition("=") for part in text.split(",") if part.strip()]
         entries = [ListedTool(kind, file or None) for kind, _, file in parts]
-    for row in entries:
-        _check(row)
     if not entries:
         raise ConfigError("there is no tool", hint=_HINT)
-    return entries
+    return [_complete(row) for row in entries]
 
 
-def open_tools(entries: list[ListedTool]) -> list[MiningTool]:
-    """Open the tools of a list."""
-    return [_open(one) for one in entries]
+def open_tools(entries: Sequence[ListedTool]) -> list[MiningTool]:
+    """Open the tools of a list. Tools with the same dictionary share its index."""
+    passages = cache(lambda index: PassageIndex(read_passages(index)))
+    return [_open(one, passages) for one in entries]
 
 
-def _check(entry: ListedTool) -> None:
+def tool_files(entries: Sequence[ListedTool]) -> list[Path]:
+    """Return the data files of the tools. A dictionary has two."""
+    files: list[Path] = []
+    for path in (Path(entry.file) for entry in entries if entry.file):
+        files += dictionary_files(path) if path.suffix == ".index" else [path]
+    return files
+
+
+def open_miner(
+    model: str, device: str, dtype: str, entries: list[ListedTool]
+) -> tuple[LanguageModel, list[MiningTool]]:
+    """Open a model and listed tools, as a worker does."""
+    return open_model(model, device=device, dtype=dtype), open_tools(entries)
+
+
+def _complete(entry: ListedTool) -> ListedTool:
     if entry.kind not in _KINDS:
         raise ConfigError(f"unknown tool {entry.kind!r}", hint=_HINT)
-    needs_file = entry.kind in ("search", "qa", "translate")
-    if needs_file != (entry.file is not None):
-        message = "needs a file" if needs_file else "has no file"
-        raise ConfigError(f"the tool {entry.kind} {message}", hint=_HINT)
+    if entry.kind in _DICTIONARIES:
+        path = entry.file or installed_dictionary(_DICTIONARIES[entry.kind], entry.kind)
+        return msgspec.structs.replace(entry, file=str(path))
+    if entry.file is not None:
+        raise ConfigError(f"the tool {entry.kind} has no file", hint=_HINT)
+    return entry
 
 
-def _open(entry: ListedTool) -> MiningTool:
-    """Return the listed tool, with the settings that the entry overrides."""
+def _open(entry: ListedTool, passages: Callable[[Path], PassageIndex]) -> MiningTool:
+    """Return the listed tool, with the settings that the entry overrides. `passages` opens a dictionary."""
     names = ("call_probability", "positions", "samples", "threshold")
     settings = {name: getattr(entry, name) for name in names if getattr(entry, name) is not None}
+    file = Path(entry.file or "")
+    is_dictionary = file.suffix == ".index"
     if entry.kind == "calendar":
         return calendar_tool(entry.today, **settings)
-    if entry.kind in _WITH_FILE:
-        make, read = _WITH_FILE[entry.kind]
-        return make(read(entry.file or ""), **settings)
+    if entry.kind == "search":
+        return search_tool(passages(file) if is_dictionary else [one.text for one in read_texts(file)], **settings)
+    if entry.kind == "qa":
+        return qa_tool(passages(file) if is_dictionary else _read_pairs(file), **settings)
+    if entry.kind == "translate":
+        return translate_tool(read_translations(file) if is_dictionary else _read_pairs(file), **settings)
     return calculator_tool(**settings) if entry.kind == "calculator" else convert_tool(**settings)
 
 
-def _read_pairs(file: str) -> Mapping[str, str]:
+def _read_pairs(file: Path) -> Mapping[str, str]:
     """Read two columns separated by a tab. Raise ConfigError for a line without two columns."""
     pairs: dict[str, str] = {}
     for number, one in enumerate(read_texts(file), 1):
@@ -106,12 +134,8 @@ def _read_pairs(file: str) -> Mapping[str, str]:
     return pairs
 
 
-_WITH_FILE: dict[str, tuple[Callable[..., MiningTool], Callable[[str], Any]]] = {
-    "search": (search_tool, lambda file: [passage.text for passage in read_texts(file)]),
-    "qa": (qa_tool, _read_pairs),
-    "translate": (translate_tool, _read_pairs),
-}
-
+Opener: TypeAlias = Callable[[], tuple[LanguageModel, Sequence[MiningTool]]]
+"""Opens the model and the tools of a run in another process, which gets it pickled."""
 
 CANDIDATES, CORPUS, REPORT = "candidates.jsonl", "corpus.jsonl", "report.json"
 
@@ -142,32 +166,32 @@ def mine_corpus(
     tools: Sequence[MiningTool],
     settings: MiningSettings,
     folder: RunFolder,
-    store: Store,
     *,
     shard_size: int = 32,
-    lease: float = 120.0,
+    executor: Executor | None = None,
+    reopen: Opener | None = None,
+    results: str | Path | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> MiningReport:
-    """Mine `texts` together with the other workers of `store`, and write the results to `folder`.
+    """Mine `texts` in shards, and write the results to `folder`. A finished shard is not computed again.
 
-    Every worker with equal settings and inputs gets the same results. A finished shard is not computed again. Raise
-    ConfigError if `shard_size` is not positive.
+    The results are equal for every `executor`. Its workers open the model and the tools with `reopen`. The results of
+    shards are stored in `folder/shards`, or in the folder or at the URL `results`. Raise ConfigError if `shard_size` is
+    not positive.
     """
     if shard_size < 1:
         raise ConfigError(f"shard_size must be positive, got {shard_size}")
-    parts = [texts[first : first + shard_size] for first in range(0, len(texts), shard_size)]
+    parts = [(first, texts[first : first + shard_size]) for first in range(0, len(texts), shard_size)]
     job = job_key([folder.manifest["settings"], shard_size], sorted(folder.manifest["inputs"].values()))
-
-    with CallExecutor(tools) as executor:
-
-        def work(number: int) -> list[Any]:
-            first = number * shard_size
-            found = mine_texts(model, parts[number], tools, settings, executor=executor, first=first)
-            return msgspec.to_builtins(found)  # type: ignore[no-any-return]
-
-        fingerprints = [hashlib.sha256(msgspec.json.encode(part)).hexdigest() for part in parts]
-        shards = run_shards(store, job, fingerprints, work, lease=lease, progress=progress)
-    candidates = [one for shard in shards for one in msgspec.convert(shard, list[CallCandidate])]
+    names = [
+        shard_name(job, number, hashlib.sha256(msgspec.json.encode(part)).hexdigest())
+        for number, (_, part) in enumerate(parts)
+    ]
+    with CallExecutor(tools) as calls:
+        work = _ShardMiner(model, tools, calls, settings, reopen)
+        stored = open_results(results or folder.path / "shards")
+        shards = map_items(work, parts, executor=executor, results=stored, names=names, progress=progress)
+    candidates = [one for shard in shards for one in msgspec.json.decode(shard, type=list[CallCandidate])]
     decided = decide(candidates, tools, settings)
     augmented = build_corpus([one.text for one in texts], decided)
     report = MiningReport(
@@ -177,6 +201,46 @@ def mine_corpus(
     _write_rows(folder, CORPUS, augmented)
     folder.write_json(REPORT, report)
     return report
+
+
+class _ShardMiner:
+    """Mines a shard: the number of its first text, and its texts. Another process opens the model and the tools itself."""
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        tools: Sequence[MiningTool],
+        calls: CallExecutor,
+        settings: MiningSettings,
+        reopen: Opener | None,
+    ) -> None:
+        self._opened: tuple[LanguageModel, Sequence[MiningTool], CallExecutor] | None = (model, tools, calls)
+        self._settings = settings
+        self._reopen = reopen
+        self._threads = 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state for another process. Raise ConfigError if it cannot open the model there."""
+        if self._reopen is None:
+            raise ConfigError("mining with workers needs `reopen`")
+        import torch
+
+        # Sums of floats depend on the number of threads, so all workers have the parent's.
+        return {**self.__dict__, "_opened": None, "_threads": torch.get_num_threads()}
+
+    def __call__(self, shard: tuple[int, Sequence[CorpusText]]) -> bytes:
+        first, texts = shard
+        model, tools, calls = self._opened or self._open()
+        return msgspec.json.encode(mine_texts(model, texts, tools, self._settings, executor=calls, first=first))
+
+    def _open(self) -> tuple[LanguageModel, Sequence[MiningTool], CallExecutor]:
+        import torch
+
+        torch.set_num_threads(self._threads)
+        assert self._reopen is not None
+        model, tools = self._reopen()
+        self._opened = model, tools, CallExecutor(tools)
+        return self._opened
 
 
 def _count(name: str, decided: Sequence[CallCandidate]) -> ToolCounts:

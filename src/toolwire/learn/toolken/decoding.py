@@ -48,20 +48,27 @@ def _tail(text: str) -> str:
 
 
 class ArgumentWriter:
-    """Writes arguments greedily. Masks are compiled once for each tool."""
+    """Writes arguments greedily. Masks are compiled once for each tool.
 
-    def __init__(self, model: LanguageModel, *, max_tokens: int = 128) -> None:
+    `tokenizer` is a `MaskTokenizer` of the model. `processors` are called before each token, as in `generate_tokens`.
+    """
+
+    def __init__(
+        self, model: LanguageModel, *, max_tokens: int = 128, tokenizer: Any = None, processors: Sequence[Any] = ()
+    ) -> None:
         if max_tokens < 2:
             raise ConfigError(f"the arguments of a call need at least 2 tokens, got {max_tokens}")
         self._model = model
         self._max_tokens = max_tokens
-        self._tokenizer: Any = None
+        self._tokenizer = tokenizer
+        self._processors = processors
         self._masks: dict[str, Any] = {}
 
     def write(self, tool: Tool, examples: Sequence[ArgumentExample], text: str) -> Object:
         """Return arguments that match the tool's schema; an empty object without parameters.
 
-        Raises `UnfinishedOutput` if they do not fit into the limit, and `ConfigError` if the schema is not an object's.
+        Raises `ConfigError` if no arguments fit into the limit, or if the schema does not describe an object, and
+        `UnfinishedOutput` if the engine gave up.
         """
         schema = tool.input_schema or {"type": "object"}
         if not schema.get("properties") and schema.get("type") == "object":
@@ -74,8 +81,8 @@ class ArgumentWriter:
             self._masks[tool.name] = JSONSchemaMask(schema, self._tokenizer)
         state = self._masks[tool.name].start(self._max_tokens)
         prompt = self._model.encode(argument_prompt(tool, examples, text))
-        processor = MaskProcessor([state], len(prompt))
-        [[tokens]] = generate_tokens(self._model, [prompt], max_tokens=self._max_tokens, processors=[processor])
+        processors = [*self._processors, MaskProcessor([state], len(prompt))]
+        [[tokens]] = generate_tokens(self._model, [prompt], max_tokens=self._max_tokens, processors=processors)
         try:
             arguments = parse(self._model.decode(tokens))
         except ProtocolError:
@@ -84,6 +91,23 @@ class ArgumentWriter:
         if type(arguments) is not dict:
             raise ConfigError(f"the schema of {tool.name!r} does not describe an object")
         return arguments
+
+
+class StateReader:
+    """Feeds tokens to a model and keeps its key-value cache."""
+
+    def __init__(self, model: LanguageModel) -> None:
+        self._model = model
+        self._cache: Any = None
+
+    def read(self, tokens: list[int]) -> torch.Tensor:
+        """Feed tokens to the model and return the hidden state of the last one."""
+        out = self._model.network.get_decoder()(
+            input_ids=torch.tensor([tokens], device=self._model.device), past_key_values=self._cache, use_cache=True
+        )
+        self._cache = out.past_key_values
+        state: torch.Tensor = out.last_hidden_state[:, -1]
+        return state
 
 
 _NEEDS_NO_SPACE = frozenset("([{<\"'`$£€¥#@/\\")
@@ -158,7 +182,7 @@ class _ToolkenGeneration:
         self._run_calls: list[ToolCall] = []  # as the runtime received them
         self._writer: ArgumentWriter | None = None
         self._argument_tokens = argument_tokens
-        self._cache: Any = None
+        self._reader = StateReader(lm)
         self._is_after_result = False
         self._digits: torch.Tensor | None = None
 
@@ -170,7 +194,7 @@ class _ToolkenGeneration:
         given = self._lm.encode(self._prompt)
         if not given:
             raise ConfigError("the prompt is empty", hint="begin the text that the model continues")
-        state = self._read(given)
+        state = self._reader.read(given)
         while len(self._tokens) < max_new:
             attempts = 0 if self._is_after_result or len(self._calls) + len(self._failed) >= max_calls else max_attempts
             chosen = self._choose(state, attempts)
@@ -178,22 +202,13 @@ class _ToolkenGeneration:
                 return self._output("end")
             chosen = chosen[: max_new - len(self._tokens)]
             self._tokens += chosen
-            state = self._read(chosen)
+            state = self._reader.read(chosen)
         return self._output("length")
 
     def _output(self, finish: Literal["end", "length"]) -> ToolkenOutput:
         return ToolkenOutput(
             self._lm.decode(self._tokens), tuple(self._calls), tuple(self._failed), finish, len(self._tokens)
         )
-
-    def _read(self, tokens: list[int]) -> torch.Tensor:
-        """Feed tokens to the model and return the hidden state of the last one."""
-        out = self._lm.network.get_decoder()(
-            input_ids=torch.tensor([tokens], device=self._lm.device), past_key_values=self._cache, use_cache=True
-        )
-        self._cache = out.past_key_values
-        state: torch.Tensor = out.last_hidden_state[:, -1]
-        return state
 
     def _choose(self, state: torch.Tensor, attempts: int) -> list[int]:
         """Return the next tokens: a token of the vocabulary, or the result of a call.

@@ -5,9 +5,9 @@ They are read from files, recorded conversations, and the calls that Toolformer 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...ir.errors import ConfigError, ProtocolError
 from ...ir.parts import Text, ToolCall, ToolResult
@@ -16,7 +16,7 @@ from ...ir.request import Message
 from ...ir.tools import Tool
 from ...ir.value import Value
 from ...stream.strict import parse
-from ..examples import Example
+from ..examples import Example, make_example
 from ..language_model import LanguageModel
 from ..run_folder import reading
 from ..toolformer.corpus import parse_call
@@ -83,7 +83,7 @@ def demonstration_of_query(
 def read_demonstrations(path: str | Path, *, prompt: str = QUERY_PROMPT) -> list[Demonstration]:
     """Read demonstrations from JSON Lines. Raise ConfigError, with the line, for an invalid row, too many rows or none.
 
-    A row has `text` and `calls`, or `query` and `tool`. `prompt` is the text around a query. Recorded conversations and
+    A row has `text` and `calls`, `query` and `tool`, or `query` and the `answer` without a call. `prompt` is the text around a query. Recorded conversations and
     mined calls are converted by `demonstrations_of_examples` and `demonstrations_of_mined`.
     """
     with reading(path):
@@ -116,6 +116,9 @@ def _read_row(row: Any, location: str, prompt: str) -> Demonstration:
         demonstration = demonstration_of_query(
             row["query"], row["tool"], _arguments(row.get("arguments"), location), prompt=prompt
         )
+    elif type(row.get("query")) is str and type(row.get("answer")) is str:
+        question = demonstration_of_query(row["query"], "", prompt=prompt)
+        demonstration = Demonstration(f"{question.text}{row['answer']}", begin=question.begin)
     elif type(row.get("text")) is str and type(row.get("calls", [])) is list:
         demonstration = Demonstration(
             row["text"],
@@ -126,7 +129,7 @@ def _read_row(row: Any, location: str, prompt: str) -> Demonstration:
             tuple(_read_range(span, location) for span in row.get("ignored", ())),
         )
     else:
-        raise ConfigError(f"{location} has neither text and calls nor query and tool", hint=_LINE)
+        raise ConfigError(f"{location} has neither text and calls nor query and tool or answer", hint=_LINE)
     if len(demonstration.text) > _MAX_TEXT:
         raise ConfigError(f"{location} has {len(demonstration.text)} characters", hint=f"use at most {_MAX_TEXT}")
     demonstration.check(location)
@@ -214,62 +217,108 @@ def demonstrations_of_examples(model: LanguageModel, examples: Iterable[Example]
     A call is replaced by its result in one line, as `generate_with_toolkens` inserts it. The declarations of tools are not
     in the prompt: toolkens replace them. Answers with weight 0 are context only. Raise ConfigError if it has none.
     """
-    if not model.tokenizer.chat_template:
-        raise ConfigError("the model has no chat template", hint="use a model that was trained for conversations")
-    return [found for example in examples for found in _of_example(model, example)]
+    _require_template(model)
+    return [
+        Demonstration(answer.text, tuple(answer.calls), len(answer.prompt), tuple(answer.ignored))
+        for example in examples
+        for answer in _answers(model, example)
+        if answer.text != answer.prompt or answer.calls
+    ]
 
 
-def _of_example(model: LanguageModel, example: Example) -> list[Demonstration]:
-    """Return a demonstration per answer, with the messages before it as its prompt.
+def conversation_prompt(model: LanguageModel, messages: Iterable[Message]) -> str:
+    """Return the text that a head continues: a conversation as `demonstrations_of_examples` writes it.
 
-    Assistant messages between results belong to the same answer.
+    After results, the text ends with them in the answer that has the calls. Raise ConfigError without a chat template.
+    """
+    *_, answer = _answers(model, make_example(messages), is_last_only=True)
+    return answer.text
+
+
+def chat_query_prompt(model: LanguageModel) -> str:
+    """Return the prompt of `read_demonstrations` for queries in the model's chat template."""
+    return _apply_template(model, [{"role": "user", "content": "{query}"}])
+
+
+class _WrittenAnswer(NamedTuple):
+    """An answer, which may consist of several messages with results between them. `text` begins with `prompt`."""
+
+    prompt: str
+    text: str
+    calls: list[MarkedCall]
+    ignored: list[tuple[int, int]]
+
+
+def _answers(model: LanguageModel, example: Example, *, is_last_only: bool = False) -> Iterator[_WrittenAnswer]:
+    """Yield each answer with the messages before it as its prompt.
+
+    The last one has no text of its own if the conversation does not end with an answer. `is_last_only`: the others have
+    the prompt of the first, because the cost of rendering all of them grows with the square of their number. A text only
+    depends on the end of its prompt, which the template writes before every answer.
     """
     results = {result.call_id: result for result in example.results}
+    special = [str(token) for token in model.tokenizer.added_tokens_decoder.values() if token.special]
     history: list[dict[str, str]] = []
-    demonstrations: list[Demonstration] = []
-    answer: list[tuple[Message, int]] = []
+    messages: list[tuple[Message, int]] = []
+    prompt = ""
     for index, message in enumerate(example.messages):
         if message.role == "assistant":
-            answer.append((message, example.weight_of(index)))
-        elif not any(isinstance(part, ToolResult) for part in message.parts):
-            _close(model, history, answer, results, demonstrations)
-            history.append({"role": message.role, "content": message.text})
-    _close(model, history, answer, results, demonstrations)
-    return demonstrations
+            messages.append((message, example.weight_of(index)))
+        elif not message.results:
+            if messages:
+                if not prompt or not is_last_only:
+                    prompt = _apply_template(model, history)
+                answer = _write_answer(prompt, messages, results, special)
+                yield answer
+                history.append({"role": "assistant", "content": answer.text[len(answer.prompt) :]})
+                messages = []
+            role = "system" if message.role == "developer" else message.role  # templates know no other role
+            history.append({"role": role, "content": message.text})
+    yield _write_answer(_apply_template(model, history), messages, results, special)
 
 
-def _close(
-    model: LanguageModel,
-    history: list[dict[str, str]],
-    answer: list[tuple[Message, int]],
-    results: dict[str, ToolResult],
-    found: list[Demonstration],
-) -> None:
-    """Add the demonstration of an answer, which may consist of several messages with calls, and continue the history."""
-    if not answer:
-        return
+def _apply_template(model: LanguageModel, history: list[dict[str, str]]) -> str:
+    _require_template(model)
     prompt: str = model.tokenizer.apply_chat_template(history, tokenize=False, add_generation_prompt=True)
+    return prompt
+
+
+def _require_template(model: LanguageModel) -> None:
+    if not model.tokenizer.chat_template:
+        raise ConfigError("the model has no chat template", hint="use a model that was trained for conversations")
+
+
+def _write_answer(
+    prompt: str, messages: list[tuple[Message, int]], results: dict[str, ToolResult], special: list[str]
+) -> _WrittenAnswer:
+    """Return the answer of these messages, each with its weight. Results have no special tokens, which could end it.
+
+    A failed call leaves no trace. Calls without a result are at the end of a recording; the first of them is marked,
+    because a position has one toolken.
+    """
     text, calls, ignored = prompt, [], []
-    for message, weight in answer:
+    for message, weight in messages:
         start = len(text)
         for part in message.parts:
             if isinstance(part, Text):
                 text += part.text
             elif isinstance(part, ToolCall):
-                text, call = _insert_result(text, part, results)
+                if part.id not in results:
+                    calls += [MarkedCall(part.name, len(text), len(text), part.arguments)] if weight else []
+                    break
+                text, call = _insert_result(text, part, results[part.id], special)
                 calls += [call] if weight and call is not None else []
         if not weight:
             ignored.append((start, len(text)))
-    history.append({"role": "assistant", "content": text[len(prompt) :]})
-    answer.clear()
-    if text != prompt:
-        found.append(Demonstration(text, tuple(calls), len(prompt), tuple(ignored)))
+    return _WrittenAnswer(prompt, text, calls, ignored)
 
 
-def _insert_result(text: str, call: ToolCall, results: dict[str, ToolResult]) -> tuple[str, MarkedCall | None]:
-    result = results.get(call.id)
-    line = "" if result is None else line_of_result(result.text)
-    if result is None or result.is_error or not line:
+def _insert_result(text: str, call: ToolCall, result: ToolResult, special: list[str]) -> tuple[str, MarkedCall | None]:
+    plain = result.text
+    for token in special:
+        plain = plain.replace(token, "")
+    line = line_of_result(plain)
+    if result.is_error or not line:
         return text, None
     before = text if text[-1:].isspace() else f"{text} "
     return f"{before}{line}\n", MarkedCall(call.name, len(before), len(before) + len(line), call.arguments)

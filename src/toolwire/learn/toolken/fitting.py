@@ -91,6 +91,7 @@ def fit_toolkens(
     described = describe_tools(names, options.get("tools", ()), _argument_examples(train))
     width = int(model.network.get_output_embeddings().weight.shape[1])
     head = ToolkenHead(width, described, model_hash=hash_model(model))
+    head.model_name = model.name
     return _fit(model, head, None, train, dev, options)
 
 

@@ -23,7 +23,7 @@ from .states import hash_model
 if TYPE_CHECKING:
     from ..language_model import LanguageModel
 
-_MANIFEST = "head.json"
+MANIFEST = "head.json"
 _WEIGHTS = "head.safetensors"
 _VERSION = 1  # of the file; raise it when an older reader would misread a newer file
 
@@ -61,13 +61,16 @@ class _HeadManifest(Value, frozen=True):
     tools: tuple[ToolkenTool, ...]
     weights: str
     calibration: Calibration | None = None
+    model_name: str = ""
+    is_chat: bool = False
 
 
 class ToolkenHead(nn.Module):
     """Adds a trainable logit for each tool to the logits of a frozen model: p = softmax([W_LM h; W_T h + bias]).
 
     `bias` is added to all toolken logits. It does not change the choice between tools, only between calling and
-    writing; `calibrate_bias` finds it on a development set. `model_hash` identifies the frozen model.
+    writing; `calibrate_bias` finds it on a development set. `model_hash` identifies the frozen model, and `model_name`
+    opens it again. `is_chat`: the head was trained on conversations in the model's chat template, as it is served.
     """
 
     def __init__(
@@ -82,6 +85,8 @@ class ToolkenHead(nn.Module):
         self.tools = described
         self.bias = float(bias)
         self.model_hash = model_hash
+        self.model_name = ""
+        self.is_chat = False
         self.calibration: Calibration | None = None
         self.W_T = nn.Linear(hidden_dim, len(described), bias=False)
         nn.init.zeros_(self.W_T.weight)
@@ -109,12 +114,16 @@ class ToolkenHead(nn.Module):
         larger = ToolkenHead(self.hidden_dim, [*self.tools, *tools], bias=self.bias, model_hash=self.model_hash)
         larger.to(self.W_T.weight.device)
         larger.calibration = self.calibration
+        larger.model_name, larger.is_chat = self.model_name, self.is_chat
         with torch.no_grad():
             larger.W_T.weight[: len(self.tools)] = self.W_T.weight
         return larger
 
     def save(self, folder: str | Path) -> None:
-        """Write `head.safetensors` and `head.json`. The second has the hash of the first, so that both belong together."""
+        """Write `head.safetensors` and `head.json`. The second has the hash of the first, so that both belong together.
+
+        It is written last: a server that reads the head again when `head.json` changes finds both.
+        """
         target = Path(folder)
         target.mkdir(parents=True, exist_ok=True)
         content = save({"W_T": self.W_T.weight.detach().float().cpu().contiguous()})
@@ -126,9 +135,11 @@ class ToolkenHead(nn.Module):
             self.tools,
             hashlib.sha256(content).hexdigest(),
             self.calibration,
+            self.model_name,
+            self.is_chat,
         )
         write_atomically(target / _WEIGHTS, content)
-        write_atomically(target / _MANIFEST, msgspec.json.format(msgspec.json.encode(manifest)) + b"\n")
+        write_atomically(target / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest)) + b"\n")
 
     @classmethod
     def load(cls, folder: str | Path, model: LanguageModel | None = None) -> Self:
@@ -139,16 +150,16 @@ class ToolkenHead(nn.Module):
         """
         source = Path(folder)
         try:
-            manifest = msgspec.json.decode((source / _MANIFEST).read_bytes(), type=_HeadManifest)
+            manifest = msgspec.json.decode((source / MANIFEST).read_bytes(), type=_HeadManifest)
             content = (source / _WEIGHTS).read_bytes()
         except OSError as error:
             raise ConfigError(f"cannot read the head in {source}: {error.strerror}") from None
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise ConfigError(f"{source / _MANIFEST} is not the file of a head: {error}") from None
+            raise ConfigError(f"{source / MANIFEST} is not the file of a head: {error}") from None
         if manifest.version != _VERSION:
             raise ConfigError(f"{source} has the version {manifest.version} of heads", hint="train the head again")
         if hashlib.sha256(content).hexdigest() != manifest.weights:
-            raise ConfigError(f"{source / _WEIGHTS} is not the file that {_MANIFEST} describes", hint="copy both files")
+            raise ConfigError(f"{source / _WEIGHTS} is not the file that {MANIFEST} describes", hint="copy both files")
         head = cls(manifest.hidden_dim, manifest.tools, bias=manifest.bias, model_hash=manifest.model)
         weight = load(content)["W_T"]
         if weight.shape != head.W_T.weight.shape:
@@ -156,13 +167,17 @@ class ToolkenHead(nn.Module):
         with torch.no_grad():
             head.W_T.weight.copy_(weight)
         head.calibration = manifest.calibration
+        head.model_name, head.is_chat = manifest.model_name, manifest.is_chat
         if model is not None:
             head.require_model(model)
         return head
 
     def require_model(self, model: LanguageModel) -> None:
         """Raise ConfigError if the head was not trained on this model."""
-        found = hash_model(model)
+        self.require_hash(hash_model(model))
+
+    def require_hash(self, found: str) -> None:
+        """Raise ConfigError if the head was not trained on the model with this hash."""
         if found != self.model_hash:
             raise ConfigError(
                 f"the head was trained on the model {self.model_hash[:12] or 'unknown'}, this model is {found[:12]}",

@@ -144,6 +144,6 @@ def encode_result(
 
 def _has_only_structured(result: ToolResult) -> bool:
     """Return True if no text represents the structured content."""
-    if any(isinstance(part, Text) for part in result.parts):
+    if result.parts and any(isinstance(part, Text) for part in result.parts):
         return False
-    return result.extra.get(f"{NAME}~", {}).get("content") != []
+    return not result.extra or result.extra.get(f"{NAME}~", {}).get("content") != []

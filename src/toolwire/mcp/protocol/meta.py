@@ -74,11 +74,11 @@ def read_meta(params: Object) -> Meta:
         version,
         client if type(client) is dict else None,
         capabilities if type(capabilities) is dict else None,
-        _read_string(raw, LOG_LEVEL),
+        _read_string(raw, LOG_LEVEL) if LOG_LEVEL in raw else None,
         token,
-        _read_trace(raw),
-        _read_string(raw, IDEMPOTENCY_KEY),
-        {key: value for key, value in raw.items() if key not in _KNOWN},
+        _read_trace(raw) if "traceparent" in raw else None,
+        _read_string(raw, IDEMPOTENCY_KEY) if IDEMPOTENCY_KEY in raw else None,
+        {} if _KNOWN.issuperset(raw) else {key: value for key, value in raw.items() if key not in _KNOWN},
     )
 
 

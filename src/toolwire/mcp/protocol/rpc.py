@@ -172,7 +172,7 @@ def read(data: bytes | str, *, limit: int = LIMIT) -> RpcMessage:
 
 
 def is_batch(data: bytes) -> bool:
-    return data.lstrip()[:1] == b"["
+    return data[:1] != b"{" and data.lstrip()[:1] == b"["
 
 
 def read_batch(data: bytes | str, *, limit: int = LIMIT) -> list[RpcMessage | RpcError]:

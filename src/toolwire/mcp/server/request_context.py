@@ -101,6 +101,24 @@ class InputNeeded(Transient):
 class RequestContext:
     """One request, as seen by the function that serves it. `listeners` are all clients that are notified of changes."""
 
+    __slots__ = (
+        "_ask",
+        "_count",
+        "_emit",
+        "_log_level",
+        "_loop",
+        "_progress",
+        "answers",
+        "capabilities",
+        "client",
+        "is_remote",
+        "listeners",
+        "meta",
+        "principal",
+        "unanswered",
+        "version",
+    )
+
     def __init__(
         self,
         meta: Meta,

@@ -51,8 +51,10 @@ class RequestRecord:
     def add_message(self, message: RpcMessage) -> None:
         """Add the method, the tool, prompt or resource that it names, and the client.
 
-        The arguments only if configured.
+        The arguments only if configured. Nothing is added if it would not be logged.
         """
+        if not self.is_enabled():
+            return
         if isinstance(message, (Result, Failure)):
             self._name = "answer"
             return

@@ -8,6 +8,7 @@ async for event in agent.stream("…"): …
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import secrets
 import time
@@ -23,6 +24,7 @@ from msgspec.structs import replace
 from ...ir.errors import ConfigError
 from ...ir.events import TextDelta
 from ...ir.parts import ToolCall, ToolResult
+from ...ir.pointer import Object
 from ...ir.request import Message, Request
 from ...ir.response import Response
 from ...ir.tools import Effect
@@ -38,7 +40,8 @@ from ...run.session.output import OutputPlan, StructuredOutput
 from ...run.session.state import AskModel, Budget, RunTools
 from ...run.tools.function_tool import FunctionTool, OptionValues
 from ...run.tools.toolbox import Source
-from ...run.values.records import Store
+from ...run.values.keys import definition_hash
+from ...run.values.records import RunConflict, Store
 from ..model.interface import Model, UserPrompt, prompt_message
 from ..threads import iterate_blocking, run_blocking
 from ..tools.arguments import check_agent_arguments, refuse_unknown, takes_no_argument
@@ -48,7 +51,14 @@ from .answers import Answer, Deps, Output, history_messages, reusable_prefix
 from .auxiliary import Auxiliary, AuxiliaryModel
 from .checkpoints import Checkpoints
 from .conversation import AgentConversation
-from .delegation import active_agent, check_transfers, continue_subagents, subagent_tool, transfer_result
+from .delegation import (
+    active_agent,
+    check_transfers,
+    continue_subagents,
+    subagent_run_id,
+    subagent_tool,
+    transfer_result,
+)
 from .discovery import SKILL_TOOL, first_tools, load_skills, prepare_retriever, skill_tool
 from .loop import AgentLoop, StreamItem
 from .model_requests import plan_output
@@ -344,10 +354,11 @@ class Agent(Generic[Deps, Output]):
         deps: Deps = None,  # type: ignore[assignment]  # optional if Deps is None
         settings: ModelSettings | None = None,
         max_effect: Effect | None = None,
+        run_id: str = "",
     ) -> Session:
         """Return the session of a new run for a prompt, or continue a Session with this agent.
 
-        `max_effect`: refuse calls of tools with a stronger effect.
+        `max_effect`: refuse calls of tools with a stronger effect. `run_id`: the id of the new run, by default a random one.
         """
         untrusted = self.runner.untrusted
         if isinstance(prompt, Session):
@@ -366,7 +377,7 @@ class Agent(Generic[Deps, Output]):
         session = Session(
             request,
             now=time.time,
-            run_id=secrets.token_hex(8),
+            run_id=run_id or secrets.token_hex(8),
             budget=self._budget,
             untrusted=untrusted,
             price=self._price,
@@ -403,6 +414,17 @@ class Agent(Generic[Deps, Output]):
         session.belong_to(current_call())
         return session
 
+    def definition(self) -> Object:
+        """Return the parts that decide how a run of this agent continues, as JSON: two versions of an agent differ in it.
+
+        A prompt that is a function is named; the code of functions is not part of the definition.
+        """
+        system = self._system if isinstance(self._system, str) else getattr(self._system, "__qualname__", "")
+        output = None if self._output.is_text else self._output.resolve().schema
+        tools = {entry.name: [definition_hash(entry.tool), entry.origin_id] for entry in self.runner.box}
+        transfers = [agent.name for agent in self.transfers]
+        return {"model": self._model_name, "system": system, "output": output, "tools": tools, "transfers": transfers}
+
     def as_tool(
         self,
         name: str = "",
@@ -420,6 +442,11 @@ class Agent(Generic[Deps, Output]):
         """
         about = description or f"Ask the agent {name or self.name}."
         is_stored = self.runner.store is not None
+        if is_stored:
+            # A calling run that is interrupted expires before its subagent's run does. Otherwise it could be continued
+            # when the subagent's run has expired, and begin that again.
+            kept = self.runner.record_ttl
+            options["ttl"] = min(kept, options.get("ttl") or kept)
         return subagent_tool(
             self._run_as_tool,
             self._resume_as_tool,
@@ -432,7 +459,23 @@ class Agent(Generic[Deps, Output]):
         )
 
     async def _run_as_tool(self, prompt: str, context: CallContext[Any], effect: Effect) -> Answer[Output]:
-        return await (await self._start(prompt, (), self.select_deps(context.deps), None, effect)).run()
+        """Run a call of this agent's tool, or continue the run that an interrupted attempt of the call has stored."""
+        deps, store = self.select_deps(context.deps), self.runner.store
+        run_id = "" if store is None else subagent_run_id(prompt, context)
+        if run_id and store is not None and await self.runner.use_store(store.runs.get, run_id) is not None:
+            return await self._resume_interrupted(run_id, deps)
+        return await (await self._start(prompt, (), deps, None, effect, run_id)).run()
+
+    async def _resume_interrupted(self, run_id: str, deps: Any) -> Answer[Output]:
+        """Continue a run after the lease of the process that was interrupted."""
+        end = time.monotonic() + 2 * self.runner.lease
+        while True:
+            try:
+                return await self.resume(run_id, deps=deps)
+            except RunConflict:
+                if time.monotonic() > end:
+                    raise
+                await asyncio.sleep(self.runner.lease / 20)
 
     def select_deps(self, deps: Any) -> Any:
         """Return the dependencies of a run if this agent declares dependencies; else None."""
@@ -480,13 +523,16 @@ class Agent(Generic[Deps, Output]):
         deps: Deps,
         settings: ModelSettings | None,
         max_effect: Effect | None = None,
+        run_id: str = "",
     ) -> AgentLoop:
         """Return the loop of a new run, or of a Session, whose lease is taken and whose subagents are continued.
 
         Raise ConfigError for wrong dependencies, and for a stored run if this agent has no store.
         """
         check_deps(self.deps_type, deps)
-        session = await self.session(prompt, history=history, deps=deps, settings=settings, max_effect=max_effect)
+        session = await self.session(
+            prompt, history=history, deps=deps, settings=settings, max_effect=max_effect, run_id=run_id
+        )
         checkpoints = self._make_checkpoints() if session.state.run_id else None
         if checkpoints is None and session.state.revision:
             hint = "continue it with an agent that has this store: calls could run twice without it"
@@ -509,7 +555,8 @@ class Agent(Generic[Deps, Output]):
         store = self.runner.store
         if store is None:
             return None
-        return Checkpoints(store.runs, self.runner, record_ttl=self.runner.record_ttl, tenant=self.runner.tenant)
+        runner = self.runner
+        return Checkpoints(store.runs, runner, record_ttl=runner.record_ttl, lease=runner.lease, tenant=runner.tenant)
 
     async def _make_request(
         self, prompt: UserPrompt | Request, history: Sequence[Message] | Answer[Any], deps: Deps

@@ -45,8 +45,6 @@ from ...run.values.waiting import WaitingCall
 
 
 _log = logging.getLogger("toolwire.runs")
-# Seconds; renewed three times within it, so two lost renewals are survived, and another process waits a minute at most.
-_LEASE = 60.0
 _MAX_SUMMARY = 200  # characters of a run's summary; a line in a listing of runs
 
 
@@ -60,17 +58,26 @@ class Checkpoints:
     """The stored form of one run. Use it as a context manager: the lease is renewed inside the block."""
 
     def __init__(
-        self, runs: RunStore, threads: StoreThreads, *, ttl: float = WEEK, record_ttl: float = DAY, tenant: str = ""
+        self,
+        runs: RunStore,
+        threads: StoreThreads,
+        *,
+        ttl: float = WEEK,
+        record_ttl: float = DAY,
+        lease: float,
+        tenant: str = "",
     ) -> None:
         """Prepare the checkpoints of a tenant's run.
 
         `ttl`: how long a run that waits or has ended is kept. `record_ttl`: the time to live of the records of calls. A
-        run that is interrupted is kept as long as they are: without them, its last calls could run twice.
+        run that is interrupted is kept as long as they are: without them, its last calls could run twice. `lease`: seconds
+        after which another process can continue the run of a process that died; renewed three times within it.
         """
         self._runs = runs
         self._threads = threads
         self._ttl = ttl
         self._record_ttl = record_ttl
+        self._lease = lease
         self._tenant = tenant
         self._token = secrets.token_hex(16)
         self._version = 0
@@ -131,7 +138,7 @@ class Checkpoints:
 
     async def _take_lease(self, run_id: str) -> StoredRun | None:
         self._run_id = run_id
-        return await self._perform(self._runs.lease, run_id, self._token, _LEASE)
+        return await self._perform(self._runs.lease, run_id, self._token, self._lease)
 
     async def _perform(self, work: Callable[..., StoredRun | None], *arguments: Any) -> StoredRun | None:
         """Perform an operation that may take the lease. It continues if this task is cancelled, and `close` awaits it."""
@@ -208,7 +215,7 @@ class Checkpoints:
             run, steps = self._pending[0]
             rows = split_rows(encode_steps(self._saved, steps, by_value=self._is_copy))
             ttl = self._record_ttl if run.status == "running" else self._ttl
-            stored = self._runs.append(run, rows, self._version, ttl=ttl, lease=_LEASE)
+            stored = self._runs.append(run, rows, self._version, ttl=ttl, lease=self._lease)
             if stored is None:
                 return None
             self._saved, self._version, self._is_copy = steps[-1].state, stored.version, False
@@ -227,9 +234,9 @@ class Checkpoints:
     async def _renew(self) -> None:
         """Renew the lease until cancelled. A failure is only logged: the next attempt is made before the lease expires."""
         while True:
-            await asyncio.sleep(_LEASE / 3)
+            await asyncio.sleep(self._lease / 3)
             try:
-                await self._threads.use_store(self._runs.renew, self._run_id, self._token, _LEASE)
+                await self._threads.use_store(self._runs.renew, self._run_id, self._token, self._lease)
             except StoreError as error:
                 _log.warning("cannot renew the lease of run %s: %s", self._run_id, error)
 

@@ -9,16 +9,19 @@ from __future__ import annotations
 import secrets
 from collections import OrderedDict
 from collections.abc import Sequence
+from hashlib import sha256
 from typing import Any, Protocol, TypeVar
 
 from ...ir.errors import ConfigError
 from ...ir.parts import ToolCall, ToolResult
 from ...ir.tools import Effect
+from ...run.calls.claims import RESUMABLE
 from ...run.calls.context import CallContext, ToolError, running
 from ...run.session.loop import Session
 from ...run.tools.function_tool import FunctionTool, OptionValues, tool
 from ...run.tools.offer import strongest_effect
 from ...run.tools.toolbox import Toolbox
+from ...run.values.keys import canonical_json
 from ...run.values.results import annotate, refusal, result_note, value_result
 from ...run.values.waiting import Suspended
 from .answers import Answer
@@ -77,10 +80,25 @@ def subagent_tool(
         return answer.output
 
     setattr(ask, _MARK, True)
+    setattr(ask, RESUMABLE, is_stored)
     setattr(ask, _RESUME, resume)
     values: OptionValues = {"timeout": None, "cancellable": True, "retries": 0, **options}
     declare = tool(name=name, description=description, effect=declared, **values)
     return declare(ask)
+
+
+_MAX_PARENT_ID = 200  # characters of 255 that a store allows; deeper runs have ids of their own
+
+
+def subagent_run_id(prompt: str, context: CallContext[Any]) -> str:
+    """Return the id of the run that a call starts in a subagent: the calling run, a dot, and a hash of the call.
+
+    A process that continues the calling run finds the run of the subagent by it. Empty if the call belongs to no run.
+    """
+    parent = "" if context.session is None else context.session.state.run_id
+    if not parent or not context.call_id or len(parent) > _MAX_PARENT_ID:
+        return ""
+    return f"{parent}.{sha256(canonical_json([context.call_id, context.tool, prompt])).hexdigest()[:12]}"
 
 
 def runs_subagent(function: object) -> bool:

@@ -20,6 +20,7 @@ from .head import build_head
 from .transport import Reply, RequestBody
 
 if TYPE_CHECKING:
+    from .connect import Connector
     from .requests import ClientPools, PreparedRequest
 
 
@@ -91,12 +92,18 @@ class HttpTransport:
                 raise
             raise MissingExtra("model clients need the package httptools", hint=install_command("net")) from None
         if self._pools is None:
-            from .connect import Connector
-
-            connector = Connector(self._proxies, self._tls, self._connect_timeout)
-            self._pools = ClientPools(connector.open, self._connections, reuse=self._reuse, max_wait=self._max_wait)
+            self._pools = ClientPools(
+                self.connector.open, self._connections, reuse=self._reuse, max_wait=self._max_wait
+            )
         origin, head = build_head(method, url, fields)
         return PreparedRequest(self._pools, method, origin, head, resends=self._resends)
+
+    @property
+    def connector(self) -> Connector:
+        """Opens connections with these proxies and certificates."""
+        from .connect import Connector
+
+        return Connector(self._proxies, self._tls, self._connect_timeout)
 
     def for_probes(self) -> HttpTransport:
         """Return a client with the same proxies and certificates, whose connections are its own and not reused."""

@@ -7,8 +7,9 @@ import os
 import re
 import socket
 import ssl
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
+from ...wire.loopback import is_address
 from .connection import HttpConnection
 from .connection_settings import ClientTls, HttpProxy, ProxySettings
 from .head import Origin
@@ -21,6 +22,9 @@ _KEEP_ALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
 _MAX_PROXY_HEAD = 16 * 1024  # bytes of the response to CONNECT: a status line and a few headers
 _AUTHENTICATION_REQUIRED = 407  # RFC 9110, 15.5.8
 _match_status = re.compile(rb"HTTP/1\.[01] ([0-9]{3})[ \r]").match
+
+
+ConnectedProtocol = TypeVar("ConnectedProtocol", bound=asyncio.Protocol)
 
 
 class ConnectFailed(ConnectionRefusedError, TimeoutError):
@@ -41,13 +45,18 @@ class Connector:
 
     async def open(self, loop: asyncio.AbstractEventLoop, origin: Origin, seconds: float) -> HttpConnection:
         """Connect within `seconds` and the timeout. Raise ConnectionRefusedError if that fails: nothing was sent."""
+        return await self.connect(loop, origin, seconds, HttpConnection(loop))
+
+    async def connect(
+        self, loop: asyncio.AbstractEventLoop, origin: Origin, seconds: float, connection: ConnectedProtocol
+    ) -> ConnectedProtocol:
+        """Like `open`, for a connection of any protocol."""
         proxy = self._proxies.proxy_for(origin.host, origin.port) if origin.tls else None
         route = "" if proxy is None else f" (through the proxy {proxy.url})"
         try:
             async with asyncio.timeout(min(self._timeout, seconds)):
                 if proxy is not None:
-                    return await _open_tunnel(loop, origin, proxy, self._tls)
-                connection = HttpConnection(loop)
+                    return await _open_tunnel(loop, origin, proxy, self._tls, connection)
                 context = self._tls.server_context() if origin.tls else None
                 await _connect(loop, connection, origin.host, origin.port, context)
                 return connection
@@ -64,7 +73,9 @@ async def _connect(
 ) -> None:
     """Connect `protocol` to a host, with TLS if `context` is given, and let the kernel check the idle connection."""
     options: dict[str, Any] = {} if context is None else {"ssl": context, "server_hostname": host}
-    if isinstance(loop, asyncio.BaseEventLoop):  # one unreachable address of a host does not matter; not in uvloop
+    # One unreachable address of a name does not matter; not in uvloop. An address needs no race, and asyncio's race leaves its
+    # socket open until the next garbage collection if it is cancelled.
+    if isinstance(loop, asyncio.BaseEventLoop) and not is_address(host):
         options["happy_eyeballs_delay"] = _HAPPY_EYEBALLS_DELAY
     transport, _ = await loop.create_connection(lambda: protocol, host, port, **options)
     connected = transport.get_extra_info("socket")
@@ -75,9 +86,9 @@ async def _connect(
 
 
 async def _open_tunnel(
-    loop: asyncio.AbstractEventLoop, origin: Origin, proxy: HttpProxy, tls: ClientTls
-) -> HttpConnection:
-    """Ask the proxy for a tunnel (CONNECT, RFC 9110, 9.3.6), begin TLS with the server inside it, and return it.
+    loop: asyncio.AbstractEventLoop, origin: Origin, proxy: HttpProxy, tls: ClientTls, connection: ConnectedProtocol
+) -> ConnectedProtocol:
+    """Ask the proxy for a tunnel (CONNECT, RFC 9110, 9.3.6), begin TLS with the server inside it for `connection`.
 
     Raise ProxyFailed if the proxy does not open the tunnel, and OSError if TLS fails.
     """
@@ -93,7 +104,6 @@ async def _open_tunnel(
     try:
         transport.write(_connect_request(origin, proxy))
         await reply.opened
-        connection = HttpConnection(loop)
         encrypted = await loop.start_tls(transport, connection, tls.server_context(), server_hostname=origin.host)
     except BaseException:
         transport.abort()

@@ -8,9 +8,8 @@ to 64 KiB, and so are the chunk extensions and trailers after it. Bytes after a 
 so that they are never read as the response to the next request.
 
 A failure is stored until the reader asks: pieces that arrived before it are read first, so that a client sees as much
-of a stream as the server sent. There is one timer for many requests, which checks the current deadline and waits on:
-setting and cancelling a timer for each of them costs more. A compressed body is decompressed on reading and not on
-arrival: its size is limited then, whatever the ratio.
+of a stream as the server sent. A deadline is set once for many requests (`net.deadlines`), and checks the current one. A
+compressed body is decompressed on reading and not on arrival: its size is limited then, whatever the ratio.
 """
 
 from __future__ import annotations
@@ -19,9 +18,12 @@ import asyncio
 import ssl
 import zlib
 from collections.abc import Sequence
+from copy import copy
 from typing import Any, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
+
+from ..deadlines import Deadlines
 
 # Bytes that have not been read yet; above it the server has to wait, so a slow reader costs no memory.
 _MAX_BUFFERED = 256 * 1024
@@ -44,8 +46,8 @@ class HttpConnection(asyncio.Protocol):
     """A connection. Its `status`, `headers` and `read` belong to the current response."""
 
     __slots__ = (
-        "_check_at",
         "_deadline",
+        "_deadlines",
         "_decompressor",
         "_error",
         "_expects_body",
@@ -62,7 +64,7 @@ class HttpConnection(asyncio.Protocol):
         "_pieces",
         "_sent_at",
         "_size",
-        "_timer",
+        "_slot",
         "_transport",
         "_waiter",
         "_write_waiter",
@@ -85,8 +87,8 @@ class HttpConnection(asyncio.Protocol):
         self._is_writing_paused = False
         self._sent_at = 0.0  # time of the last request
         self._deadline: float | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._check_at = 0.0  # time of the timer
+        self._deadlines = Deadlines.of_running_loop()
+        self._slot: int | None = None  # of the deadline, or of an earlier one
         self.idle_since = 0.0
         self.is_reused = False
         self.status = 0
@@ -116,8 +118,7 @@ class HttpConnection(asyncio.Protocol):
         self._expects_body = expects_body
         self._sent_at = self._loop.time()
         self._deadline = deadline
-        if self._timer is None or self._check_at > deadline:
-            self._schedule_check(deadline)
+        self._slot = self._deadlines.set(self, self._slot, deadline)
 
     def write(self, data: bytes) -> None:
         if self._transport is not None:
@@ -138,13 +139,15 @@ class HttpConnection(asyncio.Protocol):
     def end(self) -> bool:
         """End the response, and return whether the connection can be used again.
 
-        No deadline applies to an idle connection. The timer stays, for the next request.
+        No deadline applies to an idle connection. Its slot stays, for the next request.
         """
         self._deadline = None
         self.idle_since = self._loop.time()
         is_whole = self._is_complete and self._error is None and not self._pieces
-        self.is_reused = is_whole and self._keeps_alive and self.is_open
-        return self.is_reused
+        transport = self._transport
+        is_open = transport is not None and not transport.is_closing()
+        self.is_reused = is_reused = is_whole and self._keeps_alive and is_open
+        return is_reused
 
     def refuse_reuse(self) -> None:
         """Close the connection after this response, because the request was not sent completely."""
@@ -161,19 +164,13 @@ class HttpConnection(asyncio.Protocol):
             self._wake(self._waiter)
             self._wake(self._write_waiter)
 
-    def _schedule_check(self, deadline: float) -> None:
-        """Set the timer. One timer serves many requests: it checks the current deadline, and waits on."""
-        if self._timer is not None:
-            self._timer.cancel()
-        self._check_at = deadline
-        self._timer = self._loop.call_at(deadline, self._check_deadline)
-
-    def _check_deadline(self) -> None:
-        self._timer = None
+    def check_time(self) -> None:
+        """Fail the response at its deadline."""
+        self._slot = None
         if self._deadline is None:
             return
         if self._deadline > self._loop.time():
-            self._schedule_check(self._deadline)
+            self._slot = self._deadlines.set(self, None, self._deadline)
         else:
             self.fail(TimeoutError("the deadline passed"))
 
@@ -183,7 +180,7 @@ class HttpConnection(asyncio.Protocol):
             self._waiter = self._loop.create_future()
             await self._waiter
         if self._error is not None:
-            raise self._error
+            raise copy(self._error)  # whose traceback keeps the frames of the request alive
 
     async def read(self) -> bytes:
         """Wait for bytes, and return all that have arrived, decompressed, or b"" at the end of the response.
@@ -198,7 +195,7 @@ class HttpConnection(asyncio.Protocol):
                         raise ConnectionError("the compressed response is truncated")
                     return b""
                 if self._error is not None:
-                    raise self._error
+                    raise copy(self._error)
                 self._waiter = self._loop.create_future()
                 await self._waiter
             data = b"".join(self._pieces)  # one piece is not copied
@@ -283,10 +280,12 @@ class HttpConnection(asyncio.Protocol):
             self._refuse("the server switched to another protocol")
         except HttpParserError as error:
             self._refuse(f"not HTTP: {error}")  # no effect on a complete response
-        if len(pieces) > known:
-            self._count_body(known)
-        if self._overhead > _MAX_OVERHEAD and not self._is_complete:
-            self._refuse("the head, the trailers or the chunk extensions of the response exceed 64 KiB")
+        # a small response that is complete needs no accounts
+        if not self._expects_body or self._size + len(data) > _MAX_BUFFERED or not self._is_complete:
+            if len(pieces) > known:
+                self._count_body(known)
+            if self._overhead > _MAX_OVERHEAD and not self._is_complete:
+                self._refuse("the head, the trailers or the chunk extensions of the response exceed 64 KiB")
         waiter = self._waiter
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
@@ -308,9 +307,8 @@ class HttpConnection(asyncio.Protocol):
             self._transport.pause_reading()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Stop the timer, and end the response: normally if it ends with its connection, else with an error."""
-        if self._timer is not None:
-            self._timer.cancel()
+        """Drop the deadline, and end the response: normally if it ends with its connection, else with an error."""
+        self._deadlines.drop(self, self._slot)
         ends_at_close = self.has_head and not {"content-length", "transfer-encoding"} & self.headers.keys()
         if ends_at_close and error is None and self._error is None:
             self._is_complete = True

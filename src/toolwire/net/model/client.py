@@ -67,7 +67,7 @@ _log = getLogger("toolwire.net")
 class ModelClient:
     """A client for one model.
 
-    `model` is `provider/model`, or with `base_url` the server's own name for the model. `text` is a format of
+    `model` is `provider/model`, with `base_url` the server's own name for the model, or an endpoint. `text` is a format of
     `toolwire.text`, for a model without native tool calls, or `EmulationSettings`, which can also use the raw completion
     endpoint of the server. `timeout` limits a whole response, retries included; `limit`
     is its maximum size in bytes. `strict` refuses a request that would lose something; otherwise losses are added to
@@ -85,7 +85,7 @@ class ModelClient:
 
     def __init__(
         self,
-        model: str,
+        model: str | Endpoint,
         *,
         text: Format | str | EmulationSettings | None = None,
         # Seconds; the default of the SDKs of OpenAI and Anthropic: whole answers with reasoning take minutes.
@@ -99,7 +99,7 @@ class ModelClient:
         repair: ModelClient | None = None,
         **options: Unpack[EndpointOptions],
     ) -> None:
-        self._endpoint = resolve(model, os.environ, **options)
+        self._endpoint = model if isinstance(model, Endpoint) else resolve(model, os.environ, **options)
         if isinstance(text, EmulationSettings) and text.prompt_options(self._endpoint.model) is not None:
             self._endpoint = self._endpoint.at_completions(text.kept_tokens)
         self._capabilities = None if capabilities is None else overlay(capabilities, self._endpoint.capabilities)

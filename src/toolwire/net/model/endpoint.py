@@ -20,7 +20,8 @@ from ...wire.codec import WireCodec
 from ...wire.models.capabilities import CapabilityRow, ModelCapabilities
 from ...wire.models.litellm import find_prefixed
 from ...wire.models.profiles import match_capabilities, split_model
-from ...wire.models.vendors import COMPATIBLE, ApiKey, Surface, Vendor, find, names, surface_codec, vendor_codec
+from ...wire.models.vendor_codecs import surface_codec, vendor_codec
+from ...wire.models.vendors import COMPATIBLE, ApiKey, Surface, Vendor, find, names
 from ...wire.protocol import Wire
 from ..http.head import CustomHeaders, expand_headers, is_header_value, origin_of
 from .endpoint_settings import (
@@ -63,6 +64,7 @@ class Endpoint:
 
     __slots__ = (
         "_address",
+        "_hosted",
         "_key_header",
         "capabilities",
         "changes_body",
@@ -101,10 +103,11 @@ class Endpoint:
         self.context_max = context_max
         self.vendor = vendor
         self.extra_body = extra_body
+        described = vendor_at(address.origin) if vendor is COMPATIBLE else vendor
+        self._hosted = described.hosted
         self.wire = self._fit_wire(wire, address.surface)
         self.model = model
         self.is_pinned = is_pinned
-        described = vendor_at(address.origin) if vendor is COMPATIBLE else vendor
         known = match_capabilities(wire, model, vendor=described.name, rows=capability_rows)
         self.capabilities: ModelCapabilities = known.capabilities
         row = known.rows.get("window")
@@ -137,7 +140,7 @@ class Endpoint:
         """Fields of a request that the vendor names differently."""
 
     def _fit_wire(self, wire: Wire, surface: Surface | None) -> Wire:
-        wire = surface_codec(wire, surface)
+        wire = surface_codec(wire, surface, self._hosted)
         if not self.has_body_mark or wire.limits.cache_marks is None or not isinstance(wire, WireCodec):
             return wire
         # Anthropic counts the mark of the body: "A maximum of 4 blocks with cache_control" (coder/mux#3112)

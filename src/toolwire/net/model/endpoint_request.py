@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from msgspec.structs import replace
 
 from ...bridge.conversation.fitted_prefix import PrefixStore
+from ...bridge.conversation.known_settings import KnownSettings
 from ...bridge.emulation.requests import Emulation, emulate
 from ...bridge.emulation.retries import AnswerContinuation, RejectableAnswer, RejectedAnswer
 from ...bridge.emulation.settings import EmulationSettings
@@ -28,10 +29,10 @@ from ...ir.losses import Losses
 from ...ir.pointer import JSON
 from ...ir.request import Request
 from ...ir.response import Fault, Response
+from ...ir.text import to_bytes
 from ...run.tools.words import choose_by_words
 from ...stream.strict import parse, parse_object
 from ...text.engine.format import Format
-from ...wire.codec import body_to_bytes
 from ...wire.models.capabilities import ModelCapabilities
 from ...wire.protocol import Capabilities
 from .endpoint import Endpoint
@@ -60,6 +61,7 @@ class EndpointRequest:
         capabilities: ModelCapabilities | None = None,
         runs_search: bool = False,
         store: PrefixStore | None = None,
+        settings: KnownSettings | None = None,
         context_size: ContextSize | None = None,
         mark_prefix: bool = False,
         keep_tools: bool = False,
@@ -69,8 +71,8 @@ class EndpointRequest:
         `client`: the capabilities of the wire on which the response will be written, if there is one. `is_alias`: the
         request names this model by an alias. `repairer` repairs the calls of the answer. `same_wire_body`: the body as
         the client wrote it for this wire, which is sent without changes; `request` is then its decoded form.
-        `capabilities` describe the model; by default, the endpoint's capabilities. `runs_search`, `store` and
-        `mark_prefix` as for `prepare`. `context_size` chooses the context of an Ollama model. `keep_tools`: send all tools,
+        `capabilities` describe the model; by default, the endpoint's capabilities. `runs_search`, `store`,
+        `settings` and `mark_prefix` as for `prepare`. `context_size` chooses the context of an Ollama model. `keep_tools`: send all tools,
         whatever the wire's limit.
         """
         self.endpoint = endpoint
@@ -99,6 +101,7 @@ class EndpointRequest:
             choose=keep_all if keep_tools else choose_by_words,
             runs_search=runs_search,
             store=store if emulation is None else None,
+            settings=settings,
             mark_prefix=mark_prefix,
         )
         self._exchange = prepared.exchange
@@ -109,15 +112,16 @@ class EndpointRequest:
             wire, (body, more) = encode_best_version(prepared.request, wire, prepared.encode)
         self.headers = endpoint.headers_for(wire)
         if emulation is not None:
+            self._exchange.text_tools = sent_request.tools
             losses.extend(emulation.losses)
         losses.extend(prepared.losses)
         for loss in more:
             losses.add(prepared.origin(loss.path), loss.concept, loss.action, loss.detail, loss.severity)
         body = endpoint.finish_body(body, wire.version)
         if context_size is None:
-            self.body = body_to_bytes(body, wire.conversation)
+            self.body = to_bytes(body)
         else:
-            self._sized_body = SizedBody(context_size, body, wire.conversation)
+            self._sized_body = SizedBody(context_size, body)
             self.body = self._sized_body.data
 
     def resize_context(self, fault: Fault) -> bool:
@@ -216,6 +220,9 @@ class AnswerStream:
                 yield from restore(event)
             else:
                 yield from continuation.feed(restore(event))
+        if self.rejected is not None:  # its stream has no end, which would release this
+            withheld = self._restorer.release()
+            yield from withheld if continuation is None else continuation.feed(withheld)
 
 
 def _fit_usage_request(request: Request, can: Capabilities) -> Request:

@@ -34,6 +34,11 @@ _LEADING_MODEL = re.compile(
 )
 
 _encode_name = lru_cache(256)(to_bytes)  # of models, which are few
+# By model: the last start of a body, up to its model, and the replaced one. Clients write all of theirs in the same way.
+_known_starts: dict[str, tuple[bytes, bytes]] = {}
+_NO_START = (b"", b"")
+_MAX_START = 256  # bytes; SDKs send the model among the first fields
+_MAX_STARTS = 256  # models
 
 
 def accepts_request(
@@ -92,9 +97,22 @@ def replace_model(body: bytes, document: Object, model: str) -> bytes:
 
 
 def replace_leading_model(body: bytes, model: str) -> bytes | None:
-    """Replace the model if it comes before any nested value, as clients write it; otherwise return None."""
+    """Replace the model if it comes before any nested value, as clients write it; otherwise return None.
+
+    The pattern reads nothing after the model, so another body with the same start has the same match.
+    """
+    start, replaced = _known_starts.get(model, _NO_START)
+    if start and body.startswith(start):
+        return replaced + body[len(start) :]
     match = _LEADING_MODEL.match(body)
-    return None if match is None else b"%b%b%b" % (body[: match.start(1)], _encode_name(model), body[match.end(1) :])
+    if match is None:
+        return None
+    start, replaced = body[: match.end(1)], body[: match.start(1)] + _encode_name(model)
+    if len(start) <= _MAX_START:
+        if len(_known_starts) >= _MAX_STARTS:
+            _known_starts.clear()
+        _known_starts[model] = start, replaced
+    return replaced + body[match.end(1) :]
 
 
 def find_leading_model(body: bytes) -> tuple[int, int] | None:

@@ -50,7 +50,8 @@ async def read_reply_body(reply: Reply, limit: int, reserve: Callable[[int], Non
 
     `reserve` is called with the size of every part, and may raise an error.
     """
-    pieces, total = [], 0
+    pieces: list[bytes] = []
+    total, headers = 0, reply.headers
     while data := await reply.read():
         size = len(data)
         total += size
@@ -58,6 +59,8 @@ async def read_reply_body(reply: Reply, limit: int, reserve: Callable[[int], Non
             raise ProtocolError(f"the response exceeds {limit} bytes", hint="raise the limit", status=502)
         if reserve is not None:
             reserve(size)
+        if not pieces and headers.get("content-length") == str(size) and "content-encoding" not in headers:
+            return data  # it is the whole body
         pieces.append(data)
         if size > _LARGE_PIECE:
             await asyncio.sleep(0)  # compressed data yields many pieces without waiting for the network

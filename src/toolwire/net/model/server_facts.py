@@ -6,7 +6,7 @@ Choose the context size of an Ollama server's models (`num_ctx`), from facts tha
 
     sizes = ContextSizes()
     await sizes.refresh(endpoint, transport)                     # /api/show and /api/ps, if they are not known
-    sized = SizedBody(sizes.of(endpoint), body, "messages")      # no I/O from here
+    sized = SizedBody(sizes.of(endpoint), body)                  # no I/O from here
     sized.data                                                   # with num_ctx, truncate and shift
     sized.resize(fault)                                          # True: send `data` again, with another size
 
@@ -31,7 +31,6 @@ from ...ir.pointer import JSON, Object
 from ...ir.response import Fault, FaultKind, UpstreamError
 from ...ir.text import to_bytes
 from ...stream.strict import parse
-from ...wire.codec import body_to_bytes
 from ...wire.faults import CONTEXT_LENGTH, overflow_counts
 from ...wire.ollama.context import (
     ModelFacts,
@@ -173,12 +172,12 @@ class SizedBody:
     A size in the request or in the settings (`extra_body`) is kept. So are its `truncate` and `shift`.
     """
 
-    def __init__(self, size: ContextSize, body: Object, conversation: str) -> None:
+    def __init__(self, size: ContextSize, body: Object) -> None:
         self._size = size
         self._options = dict(body.get("options") or {})
         self._flags = {name: body.get(name, False) for name in ("truncate", "shift")}
         others = {name: value for name, value in body.items() if name != "options" and name not in self._flags}
-        self._rest = body_to_bytes(others, conversation)
+        self._rest = to_bytes(others)
         self._is_chosen = "num_ctx" not in self._options and not size.facts.is_remote
         self._may_halve = self._may_grow = self._is_chosen
         if self._is_chosen:

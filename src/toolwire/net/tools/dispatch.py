@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections import Counter, deque
 from collections.abc import Coroutine, Mapping, Sequence
+from contextvars import copy_context
 from typing import Any, Protocol
 
 from msgspec.structs import replace
@@ -27,12 +28,15 @@ from ...run.values.keys import call_identity
 from ...run.values.results import exception_result, refusal, result_code, result_note
 from ...run.values.waiting import Approval
 from ...stream.scanner import ArgumentWatch
+from ..time_limit import ContinuedCoroutine
 
 # Recognise calls with arguments so large that checking and repairing them would delay the event loop.
 
 
 # Values; checking and converting as many delays the event loop by about 2 ms; more are checked in a thread.
 _MAX_VALUES = 1000
+_FEW = 8  # arguments; most calls have no more
+_NUMBERS = frozenset({int, float, bool, type(None)})
 _MAX_CHARACTERS = 32 * 1024  # of all strings, or of arguments that could not be parsed; as `asgi.offload.LARGE`
 
 
@@ -43,6 +47,8 @@ def is_large(call: ToolCall) -> bool:
         return False  # a text of 1,000 characters has fewer than 1,000 values
     if call.arguments is None:
         return len(raw or "") > _MAX_CHARACTERS
+    if len(call.arguments) <= _FEW and _NUMBERS.issuperset(map(type, call.arguments.values())):
+        return sum(map(len, call.arguments)) > _MAX_CHARACTERS
     values, characters = 0, 0
     containers: list[JSON] = [call.arguments]
     while containers:
@@ -67,7 +73,7 @@ _log = logging.getLogger("toolwire.runs")
 class CallPerformer(Protocol):
     """Runs single calls; implemented by `Runner`."""
 
-    def perform(self, run: CallRun, *, speculative: bool = False) -> Coroutine[Any, Any, ToolResult]: ...
+    def start(self, run: CallRun, *, speculative: bool = False) -> ToolResult | Coroutine[Any, Any, ToolResult]: ...
     def record_taint(self, call: ToolCall, result: ToolResult, run_id: str) -> None: ...
 
 
@@ -124,7 +130,7 @@ class Dispatch:
         ):
             return
         if call.id not in self._speculative and not self._schedule.would_wait(call):
-            work = asyncio.create_task(self._performer.perform(CallRun(call, self._settings), speculative=True))
+            work = asyncio.create_task(self._complete(CallRun(call, self._settings), speculative=True))
             self._speculative[call.id] = (call, work)
 
     def add(self, call: ToolCall, *, result: ToolResult | None = None, approval: Approval | None = None) -> None:
@@ -133,8 +139,13 @@ class Dispatch:
         `result`: its result from an earlier attempt at this turn; the call does not run then. `approval`: the decision
         about the call, if it was asked about before.
         """
-        occurrence, key = self._occurrence(call), self._keys.get(call.id)
-        run = CallRun(call, self._settings, occurrence=occurrence, key=key, approval=approval)
+        self.enqueue(call, result=result, approval=approval)
+        self._start_ready()
+
+    def enqueue(self, call: ToolCall, *, result: ToolResult | None = None, approval: Approval | None = None) -> None:
+        """Add a call like `add`, but do not start it before the next `add`, or `results`."""
+        occurrence = self._occurrence(call) if self._settings.has_store else 0
+        run = CallRun(call, self._settings, occurrence, self._keys.get(call.id) if self._keys else None, approval)
         number = self._schedule.add(call)
         self._runs.append(run)
         if result is not None:
@@ -150,12 +161,9 @@ class Dispatch:
             self._results[number] = refusal(call, "over_budget", message)
         if self._schedule.is_suspended(number):
             self._hold([number])
-        self._start_ready()
 
     def _occurrence(self, call: ToolCall) -> int:
         """Count the call, and return the number of identical earlier calls of the run; only a claim needs it."""
-        if not self._settings.has_store:
-            return 0
         identity = call_identity(call)
         self._call_counts[identity] += 1
         return self._earlier.count_identical(call) + self._call_counts[identity] - 1
@@ -211,26 +219,52 @@ class Dispatch:
         return entry.tool.effect in ("write", "idempotent")
 
     def _start_ready(self) -> None:
-        """Start the calls that the schedule allows.
+        """Start the calls that the schedule allows, in one task until one of them waits.
 
         A call that was refused already has its result, and is only marked as finished.
         """
+        if not (self._schedule.has_ready or self._held):
+            return
+        started: deque[int] = deque()
         for number in self._schedule.take_ready(writes=self._allow_writes):
             if number in self._results:
                 self._end(number)
                 self._changed.set()
             else:
-                self._tasks[number] = asyncio.create_task(self._perform(number))
-        while self._held and self._allow_writes:
-            number = self._held.popleft()
-            self._tasks[number] = asyncio.create_task(self._perform(number))
+                started.append(number)
+        if self._held and self._allow_writes:
+            started.extend(self._held)
+            self._held.clear()
+        if started:
+            task = asyncio.create_task(self._perform_batch(started))
+            for number in started:
+                self._tasks[number] = task
+
+    async def _perform_batch(self, numbers: deque[int]) -> None:
+        """Run calls one after the other, each in its own context, until one of them waits: the others then get tasks.
+
+        A task costs as much as a short call. A call begins in the task in which it ends, because functions refer to
+        their task: `asyncio.timeout` cancels it.
+        """
+        while len(numbers) > 1:
+            work, context = self._perform(numbers.popleft(), starts_others=False), copy_context()
+            try:
+                awaited = context.run(work.send, None)
+            except StopIteration:
+                continue
+            for other in numbers:
+                self._tasks[other] = asyncio.create_task(self._perform(other))
+            await ContinuedCoroutine(work, awaited, context.run)
+            self._start_ready()
+            return
+        await self._perform(numbers[0])
 
     def _end(self, number: int) -> None:
         """Let the calls that waited for this one start. If it is suspended, they are only checked and asked about."""
         if self._runs[number].is_held:
             return
         result = self._results.get(number)
-        if result is None or result_note(result, "waiting") is None:
+        if result is None or not result.extra or result_note(result, "waiting") is None:
             self._schedule.mark_finished(number)
         else:
             self._hold(self._schedule.mark_suspended(number))
@@ -242,7 +276,7 @@ class Dispatch:
             if number not in self._results:
                 self._held.append(number)
 
-    async def _perform(self, number: int) -> None:
+    async def _perform(self, number: int, *, starts_others: bool = True) -> None:
         """Run one call, keep its result and its taint, and start the calls that waited for it.
 
         A call that is cancelled gets a result, too.
@@ -250,16 +284,21 @@ class Dispatch:
         run = self._runs[number]
         try:
             guess = self._speculative.pop(run.call.id, None) if self._speculative else None
-            result = await (self._performer.perform(run) if guess is None else self._use_speculative(run, *guess))
+            if guess is None:
+                started = self._performer.start(run)
+                result = started if isinstance(started, ToolResult) else await started
+            else:
+                result = await self._use_speculative(run, *guess)
             self._results[number] = result
-            if result_code(result) != "suspended":
+            if not result.extra or result_code(result) != "suspended":
                 self._performer.record_taint(run.call, result, self._taint_id)
         except asyncio.CancelledError:
             self._results[number] = self._cancelled_result(number)
         finally:
             del self._tasks[number]
             self._end(number)
-            self._start_ready()
+            if starts_others:
+                self._start_ready()
             self._changed.set()
 
     async def _use_speculative(self, run: CallRun, guess: ToolCall, work: asyncio.Task[ToolResult]) -> ToolResult:
@@ -268,7 +307,12 @@ class Dispatch:
         if guess.name == call.name and guess.arguments == call.arguments and call.state == "complete":
             return await work
         work.cancel()
-        return await self._performer.perform(run)
+        return await self._complete(run)
+
+    async def _complete(self, run: CallRun, *, speculative: bool = False) -> ToolResult:
+        """Run one call to its end, in the current task from its first step."""
+        started = self._performer.start(run, speculative=speculative)
+        return started if isinstance(started, ToolResult) else await started
 
 
 def failed_result(call: ToolCall, error: Exception) -> ToolResult:

@@ -13,7 +13,7 @@ import random
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextvars import copy_context
 from functools import partial
 from typing import Any, Literal
@@ -25,7 +25,7 @@ from ...ir.parts import ToolCall, ToolResult
 from ...ir.tools import Tool
 from ...ir.value import Value
 from ...run.calls.context import ProgressSink
-from ...run.calls.execution import CallRun
+from ...run.calls.execution import CallRun, plain_context, value_result
 from ...run.calls.gates import GATES, Gate
 from ...run.calls.observe import (
     ApprovalOperation,
@@ -42,6 +42,7 @@ from ...run.calls.runtime_tools import add_search_tool, output_entries
 from ...run.calls.schedule import Schedule
 from ...run.calls.settings import RunSettings
 from ...run.calls.steps import (
+    BEGUN,
     ApprovalReply,
     Approve,
     Approved,
@@ -61,9 +62,10 @@ from ...run.values.results import is_untrusted
 from ...run.values.waiting import Suspend
 from ...schema.bounds import BoundedCache
 from ..threads import ThreadPool, run_blocking
+from ..time_limit import call_limited
 from .arguments import check_approver, check_store
 from .dispatch import Dispatch, failed_result, is_large
-from .steps import Approver, ApproverThread, Invoker, StoreSteps
+from .steps import Approver, ApproverThread, InvokeOutcome, Invoker, StoreSteps
 
 _MAX_RESULTS = 1024  # cached results of pure and read tools, of at most 64 KiB of text each by default
 _MAX_TAINTED_RUNS = 4096  # ids of runs that the caller drives itself: far more than are in progress at a time
@@ -167,6 +169,11 @@ class Runner:
         return self._settings.tenant
 
     @property
+    def lease(self) -> float:
+        """Seconds after which the calls and the stored runs of a process that died can be taken over."""
+        return self._settings.lease
+
+    @property
     def record_ttl(self) -> float:
         """The shortest time for which the store keeps the result of a call."""
         own = [entry.options.ttl for entry in self.box if entry.options.ttl is not None]
@@ -242,10 +249,11 @@ class Runner:
             raise ConfigError("run takes a list of calls, got a single call", hint="use run([call])")
         if len(calls) == 1 and not keys and calls[0].name in self._read_only:
             # no schedule: the call may be cancelled at any time
-            result = await self.perform(
-                CallRun(calls[0], self._settings_for(run_id, tainted, deps, on_progress, session, dry_run))
-            )
-            self.record_taint(calls[0], result, run_id)
+            settings = self._settings_for(run_id, tainted, deps, on_progress, session, dry_run)
+            started = self.start(CallRun(calls[0], settings))
+            result = started if isinstance(started, ToolResult) else await started
+            if result.extra or calls[0].name in self._untrusted:
+                self.record_taint(calls[0], result, run_id)
             return [result]
         dispatch = self.dispatch(
             run_id=run_id,
@@ -258,7 +266,7 @@ class Runner:
             dry_run=dry_run,
         )
         for call in calls:
-            dispatch.add(call)
+            dispatch.enqueue(call)
         return await dispatch.results()
 
     def run_sync(self, calls: Sequence[ToolCall], **options: Any) -> list[ToolResult]:
@@ -324,10 +332,12 @@ class Runner:
         schedule = Schedule(self.box, max_running=self._max_parallel)  # of this turn only: runs do not wait for others
         return Dispatch(self, settings, schedule, earlier, keys or {}, self._max_per_turn, taint_id=run_id)
 
-    def perform(self, run: CallRun, *, speculative: bool = False) -> Coroutine[Any, Any, ToolResult]:
-        """Run one call to its end, observed if there are observers."""
-        is_observed = active_observers(self._observers)
-        return self._perform_observed(run, speculative) if is_observed else self._perform_call(run)
+    def start(self, run: CallRun, *, speculative: bool = False) -> ToolResult | Coroutine[Any, Any, ToolResult]:
+        """Start one call in the current task, observed if there are observers.
+
+        Return its result if it did not wait, else a coroutine for the rest, which the same task has to await.
+        """
+        return self._perform_observed(run, speculative) if active_observers(self._observers) else self._start_call(run)
 
     async def _perform_observed(self, run: CallRun, speculative: bool) -> ToolResult:
         """Run one call to its end in an observation. `speculative`: it starts before its arguments are complete."""
@@ -336,20 +346,52 @@ class Runner:
         with Observation(
             self._observers, ToolOperation(run.call, effect, run.settings.run_id, speculative)
         ) as observation:
-            result = await self._perform_call(run)
+            started = self._start_call(run)
+            result = started if isinstance(started, ToolResult) else await started
             observation.outcome = OperationOutcome(result=result)
         return result
 
-    async def _perform_call(self, run: CallRun) -> ToolResult:
+    def _start_call(self, run: CallRun) -> ToolResult | Coroutine[Any, Any, ToolResult]:
+        """Run a call until it waits. A plain call (see `run.calls.execution`) runs without steps until then."""
+        call, settings = run.call, run.settings
+        if is_large(call):
+            return self._perform_call(run)
+        try:
+            gates = settings.gates_for(call.name)
+            entry, signature = gates.entry, gates.signature
+            values = gates.take_values(call) if gates.take_values is not None and run.is_plain() else None
+            if values is None or entry is None or signature is None:
+                return self._perform_call(run)
+            context = plain_context(call, entry, settings)
+            if signature.context_names:
+                values = signature.add_context(values, context)
+            outcome: InvokeOutcome | Awaitable[InvokeOutcome] | None = None
+            if gates.runs_at_once:
+                outcome = call_limited(entry.function, values, context, entry.options.timeout)
+                if type(outcome) is Returned:
+                    return value_result(call, entry, settings, context, outcome.value)
+            step = Invoke(entry, values, context, None, settings.lease, BEGUN, signature)
+            run.resume(step)
+            return self._perform_call(run, self._invoker.begin(step) if outcome is None else outcome)
+        except Exception as error:  # noqa: BLE001
+            return failed_result(call, error)
+
+    async def _perform_call(
+        self, run: CallRun, outcome: InvokeOutcome | Awaitable[InvokeOutcome] | None = None
+    ) -> ToolResult:
         """Run one call to its end, and return its result, also if a user-defined gate or check raises.
 
-        On cancellation, its claim is released. Large arguments, and an unknown name among many, pass the gates in a thread, so that the event loop serves other
-        calls meanwhile.
+        `outcome`: of its function, or an awaitable for it, if the call has been started. On cancellation, its claim is
+        released. Large arguments, and an unknown name among many, pass the gates in a thread, so that the event loop
+        serves other calls meanwhile.
         """
         try:
-            if is_large(run.call) or (run.call.name not in self._read_only and self.box.needs_index(run.call.name)):
-                await asyncio.wrap_future(self._check_threads.submit(partial(copy_context().run, run.pass_gates)))
-            step = run.next()
+            if outcome is not None:
+                step = run.next(outcome if isinstance(outcome, Value) else await outcome)
+            else:
+                if self._is_slow_to_check(run.call):
+                    await asyncio.wrap_future(self._check_threads.submit(partial(copy_context().run, run.pass_gates)))
+                step = run.next()
             while type(step) is not Finished:
                 if type(step) is Invoke:
                     outcome = self._invoker.begin(step)
@@ -364,6 +406,9 @@ class Runner:
         except Exception as error:  # noqa: BLE001
             return failed_result(run.call, error)
         return step.result
+
+    def _is_slow_to_check(self, call: ToolCall) -> bool:
+        return is_large(call) or (call.name not in self._read_only and self.box.needs_index(call.name))
 
     def _release_abandoned(self, run: CallRun) -> None:
         claim_release = run.release_step()

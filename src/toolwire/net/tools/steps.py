@@ -24,6 +24,7 @@ from ...ir.errors import StoreError
 from ...ir.pointer import Object
 from ...ir.value import Value
 from ...run.calls.context import NotExecuted, running
+from ...run.calls.settings import runs_at_once
 from ...run.calls.signature import FunctionSignature, function_signature
 from ...run.calls.steps import (
     ApprovalReply,
@@ -41,10 +42,9 @@ from ...run.calls.steps import (
     TimedOut,
 )
 from ...run.values.records import Claim, Record, Store
-from ...run.values.results import error_text
 from ...run.values.waiting import Suspend
 from ..threads import ThreadPool, call_in_thread
-from ..time_limit import LimitedOutcome, TimeLimitedCall, run_limited
+from ..time_limit import TimeLimitedCall, await_value, call_limited
 from .isolation import collect_async_items, collect_items, run_in_process
 
 Approver: TypeAlias = Callable[[Approve], "ApprovalReply | Awaitable[ApprovalReply]"]
@@ -119,27 +119,14 @@ class Invoker:
             return Failed(error)
 
     def begin(self, step: Invoke) -> InvokeOutcome | Awaitable[InvokeOutcome]:
-        """Start the function. Return its outcome if it did not wait, else an awaitable for the current task."""
-        entry, options = step.entry, step.entry.options
-        signature = step.signature or function_signature(entry.function)
-        if not signature.is_async or options.rate is not None or options.isolation == "process":
-            return self._run_waiting(step, step.arguments, signature)
-        return self._begin_async(step)
+        """Start the function, unless the call was stopped before. Arguments that do not fit its parameters are an outcome.
 
-    def _begin_async(self, step: Invoke) -> InvokeOutcome | TimeLimitedCall:
-        """Start an async function on the event loop, unless the call was stopped before it began.
-
-        Return its outcome, or an awaitable if it waits. Arguments that do not fit its parameters are an outcome, too.
+        Return its outcome if it did not wait, else an awaitable for the current task.
         """
-        if not step.start.begin():
-            return _stopped_failure()
-        try:
-            work = step.entry.function(**step.arguments)
-        except TypeError as error:  # a required argument is missing; none of its code has run
-            return ArgumentMismatch(error_text(error))
-        # a function that is only marked as async may return a Future
-        work = work if inspect.iscoroutine(work) else _await_value(work)
-        return run_limited(work, step.context, step.entry.options.timeout)
+        signature = step.signature or function_signature(step.entry.function)
+        if runs_at_once(step.entry, signature):
+            return _begin_async(step)
+        return self._run_waiting(step, step.arguments, signature)
 
     async def _run_waiting(self, step: Invoke, arguments: Object, signature: FunctionSignature) -> InvokeOutcome:
         """Run a call that has to wait for its rate limit, a process or a thread."""
@@ -150,10 +137,10 @@ class Invoker:
             return await run_in_process(step, arguments) if step.start.begin() else _stopped_failure()
         if not signature.is_async:
             return await self._run_in_thread(step, arguments)
-        ran = self._begin_async(step)
+        ran = _begin_async(step)
         return ran if isinstance(ran, Value) else await ran
 
-    async def _run_in_thread(self, step: Invoke, arguments: Object) -> LimitedOutcome:
+    async def _run_in_thread(self, step: Invoke, arguments: Object) -> InvokeOutcome:
         """Run a function in the pool, and return its outcome. On cancellation or timeout, its context is cancelled.
 
         On timeout, a call that has no thread yet was not executed, and is reported as such. An awaitable that the
@@ -184,14 +171,21 @@ class Invoker:
         remaining = _remaining_work(outcome.value) if isinstance(outcome, Returned) else None
         if remaining is None:
             return outcome
-        ran = run_limited(remaining, step.context, limit)
+        ran = call_limited(lambda: remaining, {}, step.context, limit)
         return ran if isinstance(ran, Value) else await ran
+
+
+def _begin_async(step: Invoke) -> InvokeOutcome | TimeLimitedCall:
+    """Start an async function on the event loop. Return its outcome, or an awaitable if it waits."""
+    if not step.start.begin():
+        return _stopped_failure()
+    return call_limited(step.entry.function, step.arguments, step.context, step.entry.options.timeout)
 
 
 def _remaining_work(value: object) -> Coroutine[Any, Any, Any] | None:
     """Return the coroutine that finishes the work if a plain function returned an awaitable; else None."""
     if inspect.isawaitable(value):
-        return _await_value(value)
+        return await_value(value)
     return collect_async_items(value) if inspect.isasyncgen(value) else None
 
 
@@ -208,10 +202,6 @@ def _call_guarded(step: Invoke, arguments: Any, is_abandoned: Callable[[], bool]
         return Returned(collect_items(value, is_abandoned) if inspect.isgenerator(value) else value)
     except BaseException as error:  # noqa: BLE001
         return Failed(error)
-
-
-async def _await_value(work: Awaitable[Any]) -> Any:
-    return await work
 
 
 # Perform the steps of a call that use a store: claim a key, renew its lease, store the result, release the claim.

@@ -13,8 +13,6 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
 from hashlib import sha256
 
@@ -40,14 +38,20 @@ _TOO_MANY = "too many calls wait for approval; repeat it when some of them are d
 _owner: ContextVar[str] = ContextVar("toolwire_call_owner", default="")
 
 
-@contextmanager
-def owned_by(client: str) -> Iterator[None]:
+class owned_by:  # noqa: N801  # used like a function; a generator would cost several times as much per call
     """Assign the calls inside the block to a client: other clients cannot use its approvals."""
-    token = _owner.set(client)
-    try:
-        yield
-    finally:
-        _owner.reset(token)
+
+    __slots__ = ("_client", "_token")
+
+    def __init__(self, client: str) -> None:
+        self._client = client
+
+    def __enter__(self) -> None:
+        self._token = None if _owner.get() == self._client else _owner.set(self._client)
+
+    def __exit__(self, *_: object) -> None:
+        if self._token is not None:
+            _owner.reset(self._token)
 
 
 class StoredApprovals:

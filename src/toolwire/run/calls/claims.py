@@ -22,6 +22,9 @@ from .steps import ClaimKey, CompleteClaim, GetRecord, Reconcile, ReleaseClaim, 
 # milliseconds.
 _POLL = 0.2
 
+RESUMABLE = "__toolwire_resumable__"
+"""The mark of a function that continues its earlier attempt, such as a subagent whose run is stored: it may be called again."""
+
 
 def needs_claim(pending: Pending) -> bool:
     """Return False for a call without side effect and without a key, which may run any number of times."""
@@ -32,7 +35,8 @@ def make_claim(pending: Pending, settings: RunSettings, occurrence: int) -> Clai
     """Build the claim. Its key is the client's, else the tool's own, else derived from run, tool and arguments.
 
     A key of the tool identifies the effect, the other keys identify the request: they differ if a person replaced the
-    arguments. Only a write is not reclaimed after its lease expires, because it may have taken effect.
+    arguments. Only a write is not reclaimed after its lease expires, because it may have taken effect, unless its function
+    continues the earlier attempt.
     """
     entry, key, identity = pending.tool, pending.key, pending.request
     if key is None and entry.options.key is not None:
@@ -47,7 +51,7 @@ def make_claim(pending: Pending, settings: RunSettings, occurrence: int) -> Clai
         settings.token(),
         settings.lease,  # renewed while the function runs
         entry.options.ttl or settings.ttl,
-        reclaim=entry.tool.effect != "write",
+        reclaim=entry.tool.effect != "write" or getattr(entry.function, RESUMABLE, False),
         durable=entry.tool.effect == "write",
     )
 
@@ -65,6 +69,16 @@ def find_recorded(pending: Pending, claim: Claim) -> Generator[Step, Any, ToolRe
     if record.fingerprint != claim.fingerprint:
         return _conflict(pending.call)
     return from_record(record.result or "", pending.call) if record.state == "done" else None
+
+
+def find_outcome(pending: Pending, claim: Claim) -> Generator[Step, Any, ToolResult | None]:
+    """Return the outcome of an earlier execution of a call that cannot run now; None if there was none."""
+    record = yield GetRecord(claim.key)
+    if not isinstance(record, Record) or record.fingerprint != claim.fingerprint:
+        return None
+    if record.state == "done":
+        return from_record(record.result or "", pending.call)
+    return _in_progress(pending.call) if record.state == "running" else _unknown(pending.call, claim.key)
 
 
 def acquire_claim(
@@ -121,7 +135,7 @@ def _await_earlier_run(
         if record.state == "unknown":
             return (yield from _reconcile(pending, claim))
         if settings.while_running != "wait" or settings.now() >= end_time:
-            return refusal(call, "in_progress", "The same call is still running. Its result is not known yet.")
+            return _in_progress(call)
         yield Wait(_POLL)
         claimed = yield ClaimKey(claim)
         if isinstance(claimed, StoreError):
@@ -137,11 +151,19 @@ def _reconcile(pending: Pending, claim: Claim) -> Generator[Step, Any, ToolResul
         outcome = yield Reconcile(entry, claim.key, pending.arguments)
         if isinstance(outcome, Returned) and outcome.value is not None:
             return annotate(value_result(call, outcome.value), reconciled=True)
+    return _unknown(call, claim.key)
+
+
+def _in_progress(call: ToolCall) -> ToolResult:
+    return refusal(call, "in_progress", "The same call is still running. Its result is not known yet.")
+
+
+def _unknown(call: ToolCall, key: str) -> ToolResult:
     message = (
         "An earlier attempt of this call may or may not have taken effect; it is not retried automatically. "
         "Check whether it took effect before you make the call again."
     )
-    return annotate(refusal(call, "outcome_unknown", message), key=claim.key)
+    return annotate(refusal(call, "outcome_unknown", message), key=key)
 
 
 def _conflict(call: ToolCall) -> ToolResult:

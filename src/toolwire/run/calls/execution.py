@@ -19,9 +19,10 @@ The order of the steps, each with the reason for its place:
 Two rules hold after the claim. A write whose outcome is not known is recorded as unknown and never retried
 automatically. A claim is released only if the call certainly had no effect.
 
-Most calls need no approval and no claim. For them `next` returns Invoke and Finished without a generator, which would
-cost more than a short function. A call whose function fails continues in `_run`, so both have the same retries and
-records.
+Most calls need no approval and no claim, and pass their gates unchanged. Their steps would cost more than a short
+function, so a driver may call the function at once: with the values of `ToolGates.take_values`, in `plain_context`, and
+`value_result` builds the result. If the function waits or fails, the call goes on in `resume`, with the same retries and
+records as any other.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from ...ir.parts import ToolCall, ToolResult
@@ -39,17 +41,18 @@ from ..tools.toolbox import Entry
 from ..values.keys import store_key
 from ..values.outputs import cap_result
 from ..values.records import Claim
-from ..values.results import annotate, note_edit, refusal
+from ..values.results import annotate, note_edit, refusal, result_code
 from ..values.waiting import Approval, Suspend, WaitingCall, defer_approved, deferred_result, suspended_result
-from .claims import acquire_claim, find_recorded, is_key_reusable, make_claim, needs_claim, record_result
+from .claims import acquire_claim, find_outcome, find_recorded, is_key_reusable, make_claim, needs_claim, record_result
 from .context import CallContext
-from .gates import pass_gates, policy
-from .outcomes import EffectState, classify, retry_advice
+from .gates import find, pass_gates, policy
+from .outcomes import EffectState, classify, retry_advice, returned_result
 from .pending import Pending
 from .plan import PlanVerdict, find_replay, plan_refusal, plan_result
 from .settings import RunSettings, cache_key
 from .signature import FunctionSignature, copy_json, function_signature
 from .steps import (
+    BEGUN,
     ApprovalReply,
     Approve,
     Approved,
@@ -68,50 +71,26 @@ from .steps import (
 
 # Seconds of a retry's delay; the model waits meanwhile, and after a longer demand it had better do something else.
 _MAX_WAIT = 30.0
-_BEGUN = StartDecision(begins=True)  # a call that may be cancelled at any time needs no decision, so all share it
 
 
-class CallRun:
-    """One call as a sequence of steps. Pass the outcome of each step to `next`; the last step is Finished."""
+class CallRun(Struct, eq=False):
+    """One call as a sequence of steps. Pass the outcome of each step to `next`; the last step is Finished.
 
-    __slots__ = (
-        "_approval",
-        "_gated",
-        "_invoke",
-        "_is_cancelled",
-        "_occurrence",
-        "_steps",
-        "call",
-        "given_key",
-        "is_held",
-        "settings",
-        "wake",
-    )
+    `occurrence`: its number among identical calls; `key`: the client's idempotency key. `approval`: the decision about
+    this call, if the run was suspended to ask for it.
+    """
 
-    def __init__(
-        self,
-        call: ToolCall,
-        settings: RunSettings,
-        *,
-        occurrence: int = 0,
-        key: str | None = None,
-        approval: Approval | None = None,
-    ) -> None:
-        """Prepare a call. `occurrence`: its number among identical calls; `key`: the client's idempotency key.
-
-        `approval`: the decision about this call, if the run was suspended to ask for it.
-        """
-        self.call = call
-        self._approval = approval
-        self.settings = settings
-        self._occurrence = occurrence
-        self.given_key = key
-        self.is_held = False  # an earlier call of the turn is suspended: the call is checked, but does not run
-        self._steps: Generator[Step, Any, ToolResult] | None = None
-        self._invoke: Invoke | None = None
-        self._gated: Pending | ToolResult | None = None
-        self._is_cancelled = False
-        self.wake: Callable[[], None] | None = None  # set by the driver while it performs `Wait`
+    call: ToolCall
+    settings: RunSettings
+    occurrence: int = 0
+    key: str | None = None
+    approval: Approval | None = None
+    is_held: bool = False  # an earlier call of the turn is suspended: the call is checked, but does not run
+    wake: Callable[[], None] | None = None  # set by the driver while it performs `Wait`
+    _steps: Generator[Step, Any, ToolResult] | None = None
+    _invoke: Invoke | None = None
+    _gated: Pending | ToolResult | None = None
+    _is_cancelled: bool = False
 
     def pass_gates(self) -> Pending | ToolResult:
         """Pass the gates. The first step does it, unless the driver has done it before, such as in a thread."""
@@ -121,15 +100,25 @@ class CallRun:
     def next(self, reply: Any = None) -> Step:
         """Return the next step. `reply` is the outcome of the previous step; None for the first.
 
-        An ordinary call has two steps, Invoke and Finished. Any other call has the steps of `_run`.
+        An ordinary call has two steps, Invoke and Finished.
         """
-        if self._steps is not None:
-            try:
-                return self._steps.send(reply)
-            except StopIteration as done:
-                return Finished(done.value)
-        step = self._invoke
-        return self._start() if step is None else self._end(step, reply)
+        if self._steps is None:
+            step = self._invoke
+            if step is not None and type(reply) is Returned:
+                return Finished(value_result(self.call, step.entry, self.settings, step.context, reply.value))
+            self._steps, reply = self._run(step, reply), None
+        try:
+            return self._steps.send(reply)
+        except StopIteration as done:
+            return Finished(done.value)
+
+    def is_plain(self) -> bool:
+        """Return False for a call that has a key or an approval, is held, or has passed its gates already."""
+        return self.key is None and self.approval is None and not self.is_held and self._gated is None
+
+    def resume(self, step: Invoke) -> None:
+        """Go on after a step that the driver has begun by itself. Pass its outcome to `next`."""
+        self._invoke = step
 
     def stop(self) -> bool:
         """Stop the call. Return False if its function has begun: the call then continues and must be awaited."""
@@ -155,25 +144,6 @@ class CallRun:
             return None
         return ReleaseClaim(step.context.idempotency_key or "", step.token)
 
-    def _start(self) -> Step:
-        """Return the first step. A call that passes all gates unchanged is invoked at once, without a generator."""
-        gates = self.settings.gates_for(self.call.name)
-        take_values = gates.take_values
-        is_plain = self.given_key is None and self._gated is None and self._approval is None and not self.is_held
-        if take_values is not None and is_plain:
-            values = take_values(self.call)
-            if values is not None and gates.entry is not None and gates.signature is not None:
-                return self._make_invoke(gates.entry, gates.signature, values)
-        self._steps = self._run()
-        return self.next()
-
-    def _end(self, step: Invoke, outcome: Any) -> Step:
-        """Return the last step of a call that started with Invoke, or the next one if the function failed."""
-        if type(outcome) is Returned:
-            return Finished(self._classify(self.call, step, outcome)[0])
-        self._steps = self._run(step, outcome)
-        return self.next()
-
     def _run(self, step: Invoke | None = None, outcome: Any = None) -> Generator[Step, Any, ToolResult]:
         """Yield the steps of the call in the order of the module docstring, and return the result.
 
@@ -182,10 +152,10 @@ class CallRun:
         pending = self._gated or self._pass_gates(self.call)
         if self.settings.dry_run:
             return (yield from self._plan(pending))
-        if type(pending) is Pending and (pending.verdict is not None or self._approval is not None):
+        if type(pending) is Pending and (pending.verdict is not None or self.approval is not None):
             pending = yield from self._approve(pending)
         if isinstance(pending, ToolResult):
-            return pending
+            return (yield from self._find_outcome(pending)) or pending
         if self.is_held:
             return deferred_result(self.call)
         claim: Claim | None = None
@@ -213,16 +183,20 @@ class CallRun:
 
         `model_arguments`: the model's own arguments, if a person replaced them.
         """
-        settings, key = self.settings, self.given_key
+        settings = self.settings
         gates = settings.gates_for(call.name)
         if settings.session is not None:
             refused = refuse_stronger_effect(call, gates.entry, settings.session.state.max_effect)
             if refused is not None:
                 return refused
-        pending = Pending(
+        return pass_gates(self._make_pending(call, gates.entry, model_arguments), gates.gates)
+
+    def _make_pending(self, call: ToolCall, entry: Entry | None, model_arguments: Object | None = None) -> Pending:
+        settings, key = self.settings, self.key
+        return Pending(
             call,
             settings.box,
-            gates.entry,
+            entry,
             {} if call.arguments is None else call.arguments,
             None if key is None else store_key(key, settings.tenant),
             settings.caller,
@@ -231,7 +205,22 @@ class CallRun:
             settings.policy,
             model_arguments=model_arguments,
         )
-        return pass_gates(pending, gates.gates)
+
+    def _find_outcome(self, refused: ToolResult) -> Generator[Step, Any, ToolResult | None]:
+        """Return the outcome of an earlier execution of a call whose tool is withdrawn now; None if there was none.
+
+        The tool may be withdrawn because its server was lost during that execution, so "was not run" would be wrong.
+        """
+        settings = self.settings
+        if not settings.has_store or result_code(refused) != "withdrawn":
+            return None
+        gates = replace(settings, session=None).gates_for(self.call.name)
+        passed = pass_gates(
+            self._make_pending(self.call, gates.entry), tuple(gate for gate in gates.gates if gate is not find)
+        )
+        if not isinstance(passed, Pending) or not needs_claim(passed):
+            return None
+        return (yield from find_outcome(passed, make_claim(passed, settings, self.occurrence)))
 
     def _make_invoke(
         self,
@@ -246,40 +235,21 @@ class CallRun:
         `key`: the caller's key, for a call without a claim.
         """
         settings = self.settings
-        context: CallContext[Any] = CallContext(
-            self.call.id,
-            entry.tool.name,
-            settings.run_id,
-            settings.caller,
-            key if claim is None else claim.key,
-            settings.deps,
-            settings.session,
-            False,
-            settings.on_progress,
-            settings.tainted,
-        )
+        context = plain_context(self.call, entry, settings, key if claim is None else claim.key)
         if signature.context_names:
             values = signature.add_context(values, context)
         token = None if claim is None else claim.token
         # a call without effects may be cancelled at any time, so it shares a decision that has begun already
-        start = _BEGUN if token is None and entry.tool.effect in ("pure", "read") else StartDecision()
+        start = BEGUN if token is None and entry.tool.effect in ("pure", "read") else StartDecision()
         step = self._invoke = Invoke(entry, values, context, token, settings.lease, start, signature)
         return step
 
     def _classify(self, call: ToolCall, step: Invoke, outcome: Any) -> tuple[ToolResult, EffectState]:
-        """Return the result and the effect state of an outcome.
-
-        A result is shortened if it is too long, with its full text in `settings.outputs` if there is such a store, and
-        marked if the function set its context to untrusted.
-        """
-        entry, settings = step.entry, self.settings
-        result, size, effect_state = classify(call, entry.tool.effect, outcome)
-        if step.context.untrusted:
-            result = annotate(result, untrusted=True)
-        limit = entry.options.output_limit or settings.output_limit
-        if size is None or size > limit:  # None: the length is not known without a measurement
-            result = cap_result(result, limit, settings.outputs, settings.run_id)
-        return result, effect_state
+        """Return the result and the effect state of an outcome."""
+        if type(outcome) is Returned:
+            return value_result(call, step.entry, self.settings, step.context, outcome.value), "done"
+        result, effect_state = classify(call, step.entry.tool.effect, outcome)
+        return _finish_result(result, step.entry, self.settings, step.context), effect_state
 
     def _plan(self, pending: Pending | ToolResult) -> Generator[Step, Any, ToolResult]:
         """Return the plan of the call instead of running it; `pending` may be the result of a refused call.
@@ -292,7 +262,7 @@ class CallRun:
             pending = classify(pending.call, pending.tool.tool.effect, mismatch)[0]
         if isinstance(pending, ToolResult):
             return plan_refusal(self.call, entry, pending)
-        replay = yield from find_replay(pending, self.settings, self._occurrence)
+        replay = yield from find_replay(pending, self.settings, self.occurrence)
         if replay is None and pending.verdict is None and self._cached_result(pending) is not None:
             replay = ("replayed", "its cached result would be returned")
         if replay is not None:
@@ -320,7 +290,7 @@ class CallRun:
         """
         if self.settings.has_store and needs_claim(pending):
             # Only looked up: a claim would hold the key of a call that may be denied.
-            claim = make_claim(pending, self.settings, self._occurrence)
+            claim = make_claim(pending, self.settings, self.occurrence)
             recorded = yield from find_recorded(pending, claim)
             if recorded is not None:
                 return self._finish(pending, recorded)
@@ -373,7 +343,7 @@ class CallRun:
         An approval that has expired, or is for another definition or other arguments, is refused. If the policy no
         longer asks, the call needs none, except for the arguments that a person edited.
         """
-        given = self._approval
+        given = self.approval
         if given is not None and given.is_valid(bound_hash, self.settings.now()):
             return Approved(given.arguments)
         is_needed = pending.verdict is not None or (given is not None and given.arguments is not None)
@@ -410,7 +380,7 @@ class CallRun:
             return self._annotate(pending, cached)
         if not (settings.has_store and needs_claim(pending)):
             return None
-        claim = yield from acquire_claim(pending, make_claim(pending, settings, self._occurrence), settings)
+        claim = yield from acquire_claim(pending, make_claim(pending, settings, self.occurrence), settings)
         return self._finish(pending, claim) if isinstance(claim, ToolResult) else claim
 
     def _finish(self, pending: Pending, result: ToolResult) -> ToolResult:
@@ -485,6 +455,43 @@ class CallRun:
         if advice.after is None:
             return min(self.settings.jitter(0.25 * 2**attempt), _MAX_WAIT)
         return advice.after if advice.after <= _MAX_WAIT else None
+
+
+def plain_context(call: ToolCall, entry: Entry, settings: RunSettings, key: str | None = None) -> CallContext[Any]:
+    """Return the context of a call. `key`: the idempotency key, if it has one."""
+    return CallContext(
+        call.id,
+        entry.tool.name,
+        settings.run_id,
+        settings.caller,
+        key,
+        settings.deps,
+        settings.session,
+        False,
+        settings.on_progress,
+        settings.tainted,
+    )
+
+
+def value_result(
+    call: ToolCall, entry: Entry, settings: RunSettings, context: CallContext[Any], value: Any
+) -> ToolResult:
+    """Return the result of a call whose function returned `value`."""
+    result, size = returned_result(call, value)
+    if context.untrusted or size is None or size > (entry.options.output_limit or settings.output_limit):
+        return _finish_result(result, entry, settings, context)
+    return result
+
+
+def _finish_result(result: ToolResult, entry: Entry, settings: RunSettings, context: CallContext[Any]) -> ToolResult:
+    """Mark a result if the function set its context to untrusted, and shorten it if it is too long.
+
+    The full text is kept in `settings.outputs` if it is set.
+    """
+    if context.untrusted:
+        result = annotate(result, untrusted=True)
+    limit = entry.options.output_limit or settings.output_limit
+    return cap_result(result, limit, settings.outputs, settings.run_id)
 
 
 def _freeze(pending: Pending) -> Pending:

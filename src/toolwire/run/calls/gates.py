@@ -282,15 +282,17 @@ def fuse_gates(gates: tuple[Gate, ...], entry: Entry, box: Toolbox) -> Callable[
         return None
     is_valid = parameters.accept_scalars
     known = [names for names in (parameters.names, signature.names) if names is not None]
-    names = frozenset.intersection(*known) if known else None
-    reserved = KEY_ARGUMENT if take_key in gates else None
+    reserved = frozenset({KEY_ARGUMENT} if take_key in gates else ())
+    names = frozenset.intersection(*known) - reserved if known else None
 
     def take_values(call: ToolCall) -> Object | None:
         arguments = call.arguments
-        if arguments is None or call.state != "complete" or reserved in arguments:
+        if arguments is None or call.state != "complete":
             return None
-        for name, value in arguments.items():
-            if type(value) not in plain_types or (names is not None and name not in names):
+        if not (reserved.isdisjoint(arguments) if names is None else names.issuperset(arguments)):
+            return None
+        for value in arguments.values():
+            if type(value) not in plain_types:
                 return None
         return arguments if is_valid(arguments) else None
 

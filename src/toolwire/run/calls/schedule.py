@@ -104,10 +104,15 @@ class Schedule:
             writes = [self._any_writer, self._writers.get(resource)]
         return any(write is not None and not write.is_done for write in writes)
 
+    @property
+    def has_ready(self) -> bool:
+        """False if no call could start, however few calls run."""
+        return bool(self._ready)
+
     def take_ready(self, *, writes: bool = True) -> list[int]:
         """Return the calls that may start now and count them as running. Skip writes unless `writes` is True."""
         started: list[int] = []
-        while self._count < self._max_running:
+        while self._ready and self._count < self._max_running:
             heads = [heap[0] for name, heap in self._ready.items() if self._may_start(name, writes=writes)]
             if not heads:
                 break
@@ -170,6 +175,8 @@ class Schedule:
 
     def _join(self) -> _ScheduledCall | None:
         """Return a node that is done when all writes so far are."""
+        if not self._unjoined:
+            return self._joined
         unfinished = [write for write in self._unjoined if not write.is_done]
         self._unjoined.clear()
         if unfinished:

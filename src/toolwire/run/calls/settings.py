@@ -21,7 +21,7 @@ from ..values.records import DAY
 from .context import ProgressSink
 from .gates import GATES, Gate, build_gates, find, fuse_gates, make_unknown_gate, make_unoffered_gate, refuse_changed
 from .policy import Policy
-from .signature import function_signature
+from .signature import FunctionSignature, function_signature
 
 
 def cache_key(tool: str, arguments: Object, *scope: str) -> str:
@@ -30,18 +30,27 @@ def cache_key(tool: str, arguments: Object, *scope: str) -> str:
 
 
 class ToolGates:
-    """The gates of one tool. `take_values`: see `fuse_gates`; None in a dry run, which invokes nothing."""
+    """The gates of one tool. `take_values`: see `fuse_gates`; None in a dry run, which invokes nothing.
 
-    __slots__ = ("entry", "gates", "signature", "take_values")
+    `runs_at_once`: an async function that waits neither for its rate nor for a process.
+    """
+
+    __slots__ = ("entry", "gates", "runs_at_once", "signature", "take_values")
 
     def __init__(self, entry: Entry | None, settings: RunSettings) -> None:
         self.entry = entry
         self.gates = build_gates(entry, settings.gates, settings.policy)
         self.signature = None if entry is None else function_signature(entry.function)
         self.take_values: Callable[[ToolCall], Object | None] | None = None
+        self.runs_at_once = entry is not None and self.signature is not None and runs_at_once(entry, self.signature)
         is_read = entry is not None and entry.tool.effect in ("pure", "read")
         if entry is not None and is_read and entry.options.cache is None and not settings.dry_run:
             self.take_values = fuse_gates(self.gates, entry, settings.box)
+
+
+def runs_at_once(entry: Entry, signature: FunctionSignature) -> bool:
+    """Return True for an async function that waits neither for its rate nor for a process."""
+    return signature.is_async and entry.options.rate is None and entry.options.isolation != "process"
 
 
 class _GatesByTool(dict[str, ToolGates]):
@@ -109,12 +118,13 @@ class RunSettings(Value, frozen=True):
         The gates of an unknown tool are not kept: a model can invent any number of names.
         """
         entry = self.box.find(name)
-        refuse = None if entry is None or self.session is None else self._refusal_gate(entry, self.session)
-        if refuse is not None:
-            return ToolGates(entry, replace(self, gates=(find, refuse), policy=None, session=None))
-        if entry is None and self.session is not None and self.session.tool_search is not None:
-            gate = make_unknown_gate(self.session.offered_names, f"Find tools with {SEARCH_TOOLS}.")
-            return ToolGates(None, replace(self, gates=(gate,), policy=None, session=None))
+        if self.session is not None:
+            refuse = None if entry is None else self._refusal_gate(entry, self.session)
+            if refuse is not None:
+                return ToolGates(entry, replace(self, gates=(find, refuse), policy=None, session=None))
+            if entry is None and self.session.tool_search is not None:
+                gate = make_unknown_gate(self.session.offered_names, f"Find tools with {SEARCH_TOOLS}.")
+                return ToolGates(None, replace(self, gates=(gate,), policy=None, session=None))
         gates = self.gates_by_tool.get(name)
         if gates is None or gates.entry is not entry:
             gates = ToolGates(entry, self)

@@ -90,6 +90,9 @@ class StartDecision(dict[str, bool]):
         return not self.setdefault("begins", False)
 
 
+BEGUN = StartDecision(begins=True)  # a call that may be cancelled at any time needs no decision, so all share it
+
+
 class Invoke(Value, frozen=True, gc=False):
     """Call the function → Returned | Failed | TimedOut | ArgumentMismatch.
 

@@ -125,15 +125,16 @@ def sized_result(call: ToolCall, value: Any) -> tuple[ToolResult, int | None]:
     Media become parts; other values become JSON, or text if JSON does not have them. Raise ValueError for a value
     without either.
     """
-    if type(value) is str:
+    kind = type(value)
+    if kind is str:
         return call.result(_replace_surrogates(value)), len(value)
     if value is None:
         return call.result(), 0
-    if type(value) is bool or (type(value) is int and -_MAX_INTEGER < value < _MAX_INTEGER):
+    if kind is bool or (kind is int and -_MAX_INTEGER < value < _MAX_INTEGER):
         return ToolResult(call.id, call.name, (), value, False, call.kind, call.namespace), _MAX_INTEGER_DIGITS
-    if type(value) in (int, float):
+    if kind is int or kind is float:
         json_value = value
-    elif (build := getattr(type(value), RESULT_METHOD, None)) is not None:
+    elif (build := getattr(kind, RESULT_METHOD, None)) is not None:
         return build(value, call), None
     elif isinstance(value, ToolResult):
         value = _without_runtime_notes(value, call)

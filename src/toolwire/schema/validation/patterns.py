@@ -136,8 +136,13 @@ def match_cost(pattern: str) -> int:
     A small automaton becomes a table, with one lookup for each character. A larger one may not fit: then every state is
     visited for every character.
     """
-    states = _HUGE.states if len(pattern) > MAX_LENGTH else _measure(pattern).states
+    states = automaton_states(pattern)
     return 1 if states <= _TABLE_STATES else _STATE_COST * states
+
+
+def automaton_states(pattern: str) -> int:
+    """Estimate the states of the automaton, without compiling it."""
+    return _HUGE.states if len(pattern) > MAX_LENGTH else _measure(pattern).states
 
 
 def automaton_size(pattern: str) -> int:

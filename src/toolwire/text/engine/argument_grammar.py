@@ -13,7 +13,7 @@ from ...ir.errors import SchemaError
 from ...ir.pointer import JSON, Object, child_pointer
 from ...ir.tools import Tool
 from .grammar_schema import SCALARS, TEXT_TYPES, RawText, SchemaBranches, guard_text, raw_terminal
-from .lark import LarkRules, any_text, union
+from .lark import LarkRules, union
 from .literal import LiteralSyntax, write_literal
 from .offered_tools import ANY, OfferedTools, Types
 from .style import ArgumentNotation, JsonArguments, LiteralArguments, NestedArguments, TagArguments
@@ -139,6 +139,7 @@ class _Literals:
         self.rules = rules
         self.reader = reader
         self.language = language
+        self.raw = RawText(language.quotes[:1])
         self.comma, self.colon = (",", ":") if language.bare_words else (", ", ": ")
         self.known: dict[str, str] = {}  # references that a rule exists for
 
@@ -217,7 +218,8 @@ class _Literals:
             self.reader.leave(branch, pointer)
             return self._any(_FREE_DEPTH)
         if kind == "string":
-            self.reader.leave(branch, pointer, "minLength", "maxLength")
+            counts = self.language.escapes or self.raw.is_simple
+            self.reader.leave(branch, pointer, *(("minLength", "maxLength") if counts else ()))
             return self._string(branch.get("minLength", 0), branch.get("maxLength"))
         if kind in ("integer", "number"):
             return self._number(branch)
@@ -245,7 +247,7 @@ class _Literals:
             character = r"""[^'\\\x00-\x1f\x7f]|\\['\\nrt]|\\x[01][0-9a-f]"""
             return self.rules.add("STRING", f"/'({character}){bounds}'/")
         quote = self.language.quotes[0]
-        text = self.rules.without(any_text(least, most), (quote,))
+        text, _ = self.raw.terminal(self.rules, least, most)
         return f"{self.rules.literal(quote)} {self.rules.until(text, quote)}"
 
     def _array(self, branch: Object, pointer: str, depth: int) -> str:

@@ -306,10 +306,13 @@ class EventBuilder:
         arguments, raw = (self._arguments, None) if whole else (None, self._raw_text())
         self._end_call(CallEnd(self._key, arguments, raw, state), position)
 
-    def end_json(self, position: int, *, is_truncated: bool = False) -> None:
-        """End a call whose arguments were given as JSON text; `is_truncated`: the text ends inside them."""
+    def end_json(self, position: int, *, value: Object | None = None, is_truncated: bool = False) -> None:
+        """End a call whose arguments were given as JSON text. `value`: the arguments, if they are known.
+
+        `is_truncated`: the text ends inside them.
+        """
         raw = self._raw_text()
-        arguments, state = parse_arguments(raw)
+        arguments, state = parse_arguments(raw) if value is None else (value, "complete")
         if is_truncated:
             arguments, state = None, "truncated"
         elif state == "truncated":

@@ -35,7 +35,8 @@ from .markers import reasoning_markers
 from .offered_tools import OfferedTools
 from .style import CallTemplate, Slot, TurnFormat, closing_texts
 
-_LIMITS = DecodingLimits(close_objects=True)
+CALL_LIMITS = DecodingLimits(close_objects=True)
+"""The limits of arguments in a grammar."""
 _BREAKS = r"/\n{1,4}/"
 
 
@@ -73,7 +74,7 @@ class GrammarOptions(Value, frozen=True):
     parallel: bool | None = None
     reasoning: bool = False
     may_reason: bool = True
-    limits: DecodingLimits = _LIMITS
+    limits: DecodingLimits = CALL_LIMITS
     special_tokens: dict[str, int] = {}
     cautious: bool = False
 

@@ -6,9 +6,13 @@ detect text that is not JSON at the first wrong character; the strict parser val
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
+from math import isinf
+from typing import Any
 
+from ...ir.pointer import JSON, Object
 from .reader import Malformed, Parsing, Reader, Truncated
 
 # Up to a quote that is not surely escaped, that is, not preceded by exactly one or exactly three backslashes.
@@ -27,8 +31,11 @@ _GAP = r"[ \t\r\n]*+"
 _SHORT = r'"[^"\\]{0,64}+"'
 _ITEM = rf"(?:{_SHORT}|[-+.0-9A-Za-z]++(?=[^-+.0-9A-Za-z]))"
 _MEMBER = rf"{_SHORT}{_GAP}:{_GAP}{_ITEM}"
+_MEMBERS = rf"{_GAP}{_MEMBER}(?:{_GAP},{_GAP}{_MEMBER})*+"
+SHORT_OBJECT = rf"\{{(?:{_MEMBERS})?+{_GAP}\}}"
+"""Matches an object of short members without containers."""
 _RUNS = {
-    (_FIRST_KEY, "{"): re.compile(rf"{_GAP}{_MEMBER}(?:{_GAP},{_GAP}{_MEMBER})*+").match,
+    (_FIRST_KEY, "{"): re.compile(_MEMBERS).match,
     (_NEXT, "{"): re.compile(rf"(?:{_GAP},{_GAP}{_MEMBER})++").match,
     (_FIRST_VALUE, "["): re.compile(rf"{_GAP}{_ITEM}(?:{_GAP},{_GAP}{_ITEM})*+").match,
     (_NEXT, "["): re.compile(rf"(?:{_GAP},{_GAP}{_ITEM})++").match,
@@ -57,8 +64,7 @@ class JsonEndScanner:
         end = len(text)
         while at < end and not (self.done or self.failed):
             if self._expect == _STRING:
-                stop = _string_inside(text, at).end()  # type: ignore[union-attr]  # the pattern matches everywhere
-                at = stop if stop == end and text[-1] != "\\" else self._stop_string(text, at, stop)
+                at = self._scan_string(text, at)
             elif self._expect == _ESCAPE:
                 at = _after_escape(text, at).end()  # type: ignore[union-attr]  # the pattern matches any character
                 self._expect = _STRING
@@ -83,6 +89,25 @@ class JsonEndScanner:
         """End the text: a top-level number or literal ends here."""
         if self._expect == _BARE and not self._stack:
             self.done = True
+
+    def _scan_string(self, text: str, at: int) -> int:
+        """Scan the inside of a string from `at`, up to its quote or the end of the text.
+
+        The search for a quote is much faster than the pattern, which also skips escaped quotes.
+        """
+        stop = text.find('"', at)
+        if stop < 0:
+            stop = len(text)
+            if text[-1] != "\\":
+                return stop
+        elif stop > at and text[stop - 1] != "\\":
+            self._end_string()
+            return stop + 1
+        else:
+            stop = _string_inside(text, at).end()  # type: ignore[union-attr]  # the pattern matches everywhere
+            if stop == len(text) and text[-1] != "\\":
+                return stop
+        return self._stop_string(text, at, stop)
 
     def _stop_string(self, text: str, at: int, stop: int) -> int:
         """Handle the quote or the end of the text at `stop`; the inside of the string was scanned from `at`."""
@@ -153,6 +178,65 @@ class JsonEndScanner:
             self.done = True
 
 
+# Parse a long object of wide characters as text.
+
+
+_LONG = 4096  # characters; for less text the choice of the parser makes a difference of microseconds
+_MAX_LENGTH = 1_000_000  # characters; the strict parser has a limit on members, which a shorter text cannot exceed
+
+
+def parse_wide(text: str, at: int) -> tuple[Object, int] | None:
+    """Parse the object that begins at `at` in a long text that is not ASCII, and return it with its end.
+
+    The text contains no lone surrogate. The parser of the standard library reads it as it is. `parse` costs several
+    times as much: the text is encoded as UTF-8, and each string decoded. Return None if `parse` has to decide: the text
+    is short or ASCII, the object is not complete or invalid, or it has something that the other parser would accept.
+    """
+    if text.isascii() or not _LONG <= len(text) - at <= _MAX_LENGTH:
+        return None
+    try:
+        value, end = _decode_wide(text, at)
+        if type(value) is not dict:
+            return None
+        _refuse_beyond_limits(value, has_escapes=text.find("\\", at, end) >= 0)
+    except (ValueError, RecursionError):
+        return None
+    return value, end
+
+
+def _refuse_beyond_limits(value: Object, *, has_escapes: bool) -> None:
+    """Raise ValueError for an infinite number, too deep nesting, and a lone surrogate, if the text `has_escapes`."""
+    containers: list[Any] = [value]
+    for _ in range(_DEPTH):
+        inner: list[JSON] = []
+        for node in containers:
+            inner += node.values() if type(node) is dict else node
+            inner += node if type(node) is dict and has_escapes else ()
+        for item in inner:
+            if type(item) is float and isinf(item):
+                raise ValueError("infinite")
+            if has_escapes and type(item) is str and not item.isascii():
+                item.encode("utf-32-le")  # the fastest way to find a surrogate
+        containers = [item for item in inner if type(item) is dict or type(item) is list]
+        if not containers:
+            return
+    raise ValueError("nested too deeply")
+
+
+def _unique_members(members: list[tuple[str, JSON]]) -> Object:
+    value = dict(members)
+    if len(value) != len(members):
+        raise ValueError("duplicate key")
+    return value
+
+
+def _refuse_constant(name: str) -> JSON:
+    raise ValueError(f"{name} is not JSON")
+
+
+_decode_wide = json.JSONDecoder(object_pairs_hook=_unique_members, parse_constant=_refuse_constant).raw_decode
+
+
 class BrokenJson(Malformed):
     """Text that is not JSON. `depth` is the number of brackets that are open at the first wrong character."""
 
@@ -161,11 +245,15 @@ class BrokenJson(Malformed):
         self.depth = depth
 
 
-def read_json_value(reader: Reader, sink: Callable[[str], object]) -> Parsing[None]:
-    """Pass one JSON value to `sink` as it arrives.
+def read_json_value(reader: Reader, sink: Callable[[str], object]) -> Parsing[Object | None]:
+    """Pass one JSON value to `sink` as it arrives. Return it if it had to be parsed to find its end, else None.
 
     BrokenJson if it is not JSON, Truncated if the text ends inside it.
     """
+    whole = parse_wide(reader.text, reader.at)
+    if whole is not None:
+        sink(reader.read_to(whole[1]))
+        return whole[0]
     end = JsonEndScanner()
     while True:
         stop = end.feed(reader.text, reader.at)
@@ -174,7 +262,7 @@ def read_json_value(reader: Reader, sink: Callable[[str], object]) -> Parsing[No
         if reader.ended:
             end.close()
         if end.done:
-            return
+            return None
         if end.failed:
             raise BrokenJson(end.depth)
         if reader.ended:

@@ -177,6 +177,10 @@ class Fences:
         if stop < 0:
             self._append(piece)
             return
+        if stop == len(piece) - 1:  # such as the end of a line between two calls
+            self._append(piece[:stop])
+            self.end_line()
+            return
         marks = _Marks(piece)
         at = 0
         while stop >= 0:
@@ -196,7 +200,8 @@ class Fences:
         return stop + 1
 
     def _append(self, piece: str) -> None:
-        self._ticks += piece.count("`")
+        if piece.find("`") >= 0:  # `count` is slower, and `in`
+            self._ticks += piece.count("`")
         if len(self._line) < _MAX_LINE:
             self._line += (piece if self._line else piece.lstrip())[: _MAX_LINE - len(self._line)]
 

@@ -143,6 +143,11 @@ def terminals(*literals: str) -> Terminals:
     return Terminals(filter(None, literals))
 
 
+@lru_cache(512)
+def _longest(literals: tuple[str, ...]) -> int:
+    return max(map(len, literals), default=0)
+
+
 def _longer_literals(literals: Iterable[str]) -> dict[str, list[str]]:
     literals = list(literals)
     found = {one: [other for other in literals if other != one and other.startswith(one)] for one in literals}
@@ -218,12 +223,12 @@ class Reader:
         """Read and return all white space; wait for more text if it may continue."""
         if self.at < len(self.text) and self.text[self.at] not in _SPACES:
             return ""
-        pieces = []
+        spaces = ""
         while True:
             stop = _space(self.text, self.at).end()  # type: ignore[union-attr]  # the pattern matches everywhere
-            pieces.append(self.read_to(stop))
+            spaces += self.read_to(stop)
             if stop < len(self.text) or self.ended:
-                return "".join(pieces)
+                return spaces
             yield
 
     def read_one_of(self, literals: tuple[str, ...]) -> Parsing[str | None]:
@@ -233,7 +238,7 @@ class Reader:
         """
         while True:
             text, at = self.text, self.at
-            if self.ended or not self._may_grow(literals):
+            if self.ended or len(text) - at >= _longest(literals) or not self._may_grow(literals):
                 if not text.startswith(literals, at):
                     return None
                 found = max([literal for literal in literals if text.startswith(literal, at)], key=len)
@@ -244,8 +249,6 @@ class Reader:
     def _may_grow(self, literals: tuple[str, ...]) -> bool:
         """Return whether all the unread text is the beginning of one of `literals`."""
         left = len(self.text) - self.at
-        if left >= max(map(len, literals), default=0):
-            return False
         rest = self.text[self.at :]
         return any(len(literal) > left and literal.startswith(rest) for literal in literals)
 

@@ -99,6 +99,8 @@ class _TurnParser:
         markup = (*thoughts, *self.dropped, *self.citations, *form.halts, *self.foreign, *self.closers, *self.bare_json)
         self.stops = terminals(*self.strong, *inline, *markup)
         self.code_blocks = code_block_openers((*self.strong, *inline))
+        # at the start of a message; "[" may begin "[TOOL_CALLS]"
+        self.first_literals = (*self.weak, *self.markers.phrases, *self.stops.literals, *self.code_blocks)
         self.in_code_block = False  # the calls are in a code block, whose fences are not text
         self.quotable = _quotable_tags(self.stops)
 
@@ -223,12 +225,11 @@ class _TurnParser:
         if not (self.weak or phrases) and (yield from reader.peek()) != "`":
             self._unread_text()
             return
-        literals = (*self.weak, *phrases, *self.stops.literals)  # "[" may begin "[TOOL_CALLS]"
-        found = yield from reader.read_one_of((*literals, *self.code_blocks))
+        found = yield from reader.read_one_of(self.first_literals)
         fenced = found in self.code_blocks
         if fenced:
             yield from reader.read_spaces()
-            found = yield from reader.read_one_of(literals)
+            found = yield from reader.read_one_of((*self.weak, *phrases, *self.stops.literals))
         if found in self.weak or found in self.strong:
             self.in_code_block = fenced
             yield from self._read_call(found, before=["".join(reader.taken)[: -len(found)]])

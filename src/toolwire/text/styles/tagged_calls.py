@@ -454,7 +454,7 @@ class _Arguments:
         reader, writer = self.turn.reader, self.turn.writer
         self.turn.spans.begin_arguments()
         try:
-            yield from read_json_value(reader, writer.add_json_arguments)
+            value = yield from read_json_value(reader, writer.add_json_arguments)
         except Truncated:
             writer.end_json(reader.position, is_truncated=True)
             raise
@@ -462,7 +462,7 @@ class _Arguments:
             yield from reader.read_until(terminals(self.style.call_close), writer.add_raw)
             writer.end_json(reader.position)
             return
-        writer.end_json(reader.position)
+        writer.end_json(reader.position, value=value)
         for closer in closers:
             yield from self.turn.close((closer,))
 

@@ -7,19 +7,28 @@ content of a turn is one ordered list of blocks.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from math import inf
 
 from msgspec.structs import replace
 
 from ...ir.request import Request
-from ..codec import ConversationItems, WireCodec, fixed_path, tools_decoder, tools_encoder
+from ..codec import ConversationItems, SettingsCodec, WireCodec, fixed_path, tools_decoder, tools_encoder
 from ..protocol import Capabilities, Encoded, Limits, StreamDecoder, StreamEncoder
 from .blocks import PROVIDER
 from .documents import DETECTION, locator
 from .fault import SIGNATURES, decode_error, encode_error
-from .request import DEFAULT_MAX_TOKENS, decode_request, encode_request
+from .hosted import HOSTED
+from .request import (
+    DEFAULT_MAX_TOKENS,
+    decode_messages,
+    decode_request,
+    decode_settings,
+    encode_request,
+    encode_settings,
+)
 from .response import decode_response, encode_response
-from .tools import NAME, SEARCH, read_discovered_tools, read_tool, write_tool
+from .tools import NAME, SEARCH, TYPED, decode_tools, read_discovered_tools, read_tool, write_tool
 
 __all__ = ["CODEC"]
 
@@ -49,6 +58,16 @@ def _onto_encoder(version: str) -> Callable[[Request, ConversationItems], Encode
         return encode_request(request, version, items)
 
     return encode_onto
+
+
+def _settings_codec(version: str) -> SettingsCodec:
+    return SettingsCodec(
+        apart=frozenset({"system", "messages", "tools"}),
+        decode_messages=decode_messages,
+        decode_tools=decode_tools,
+        decode_settings=decode_settings,
+        encode_settings=partial(encode_settings, version=version),
+    )
 
 
 _OLD_VERSION, _NEW_VERSION = "2023-06-01", "2026-10-21"
@@ -87,6 +106,9 @@ _OLD = WireCodec(
         object_arguments=True,
         deferred=True,
         search_wire=NAME,
+        hosted=HOSTED.kinds,
+        hosted_wire=NAME,
+        forces_hosted=True,
         system_anywhere=False,
         declared_history=True,
         developer=False,
@@ -106,6 +128,7 @@ _OLD = WireCodec(
     decode_request=decode_request,
     encode_request=_request_encoder(_OLD_VERSION),
     encode_onto=_onto_encoder(_OLD_VERSION),
+    settings=_settings_codec(_OLD_VERSION),
     decode_response=decode_response,
     encode_response=encode_response,
     read_error=decode_error,
@@ -117,6 +140,8 @@ _OLD = WireCodec(
     locator=locator,
     read_discovery=read_discovered_tools,
     search=SEARCH,
+    typed=TYPED,
+    hosted=HOSTED,
     version=_OLD_VERSION,
     headers={"anthropic-version": _OLD_VERSION},
 )
@@ -126,6 +151,7 @@ CODEC = replace(
     capabilities=replace(_OLD.capabilities, system_after_user=True),
     encode_request=_request_encoder(_NEW_VERSION),
     encode_onto=_onto_encoder(_NEW_VERSION),
+    settings=_settings_codec(_NEW_VERSION),
     version=_NEW_VERSION,
     headers={"anthropic-version": _NEW_VERSION},
     older=(_OLD,),

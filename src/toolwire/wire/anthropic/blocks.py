@@ -43,6 +43,7 @@ from ..fields import (
     write_extra,
 )
 from .tools import NAME, add_references, is_reference, read_cache, read_references, write_cache
+from .typed_tools import write_member
 
 PROVIDER = "anthropic"
 _FORM = "anthropic~"  # the key of `extra` for the source's spelling; names with a colon are notes of ours
@@ -239,14 +240,13 @@ _result_options = attrgetter("structured", "cache", "found", "extra")
 def write_plain_block(part: Part) -> Object | None:
     """Write a text, call or result with only the usual fields, which causes no loss; return None for any other part."""
     if type(part) is ToolCall:
-        if part.arguments is None or part.kind == "search" or _call_options(part) != (None, None, {}):
+        if part.arguments is None or part.kind in ("search", "typed") or _call_options(part) != (None, None, {}):
             return None
         return {"type": "tool_use", "id": part.id, "name": part.name, "input": part.arguments}
     if type(part) is ToolResult:
         return _write_plain_result(part)
-    if type(part) is not Text or part.extra or part.cache is not None:
-        return None
-    return {"type": "text", "text": part.text}
+    is_plain = type(part) is Text and not part.extra and part.cache is None
+    return {"type": "text", "text": part.text} if is_plain else None  # type: ignore[union-attr]
 
 
 def _write_plain_result(result: ToolResult) -> Object | None:
@@ -288,6 +288,8 @@ def write_block(part: Part, losses: Losses, path: str) -> Object | None:
 
 def _write_call(call: ToolCall, losses: Losses, path: str) -> Object:
     """Write a `tool_use` block; a namespace is a loss, and an input that was absent when read is left out again."""
+    if call.kind == "typed":
+        return write_extra(write_member(call), call.extra, NAME)
     out: Object = {"type": "tool_use", "id": call.id, "name": call.name, "input": call_arguments(call, losses, path)}
     if call.namespace is not None:
         losses.add(f"{path}/namespace", "namespace", "dropped", "Anthropic calls have no namespace")

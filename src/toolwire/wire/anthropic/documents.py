@@ -11,7 +11,6 @@ from ...ir.request import Request
 from ...ir.response import Response
 from ..documents import blocks, declared_tools, scorer
 from ..protocol import Kind
-from .request import count_leading_system
 from .response import STOP_REASONS
 
 _THINKING = {"budget": "budget_tokens", "visible": "display", "mode": "type"}
@@ -23,6 +22,18 @@ _FIELDS = {
     "examples": "input_examples",
     "cache": "cache_control",
 }
+
+
+def count_leading_system(request: Request) -> int:
+    """Count the leading messages that go into the field `system`."""
+    count = 0
+    for message in request.messages:
+        if message.role not in ("system", "developer"):
+            break
+        if message.extra and ":place" in message.extra.get("anthropic~", {}):
+            break
+        count += 1
+    return count
 
 
 def locator(value: Request | Response) -> Callable[[str], str]:

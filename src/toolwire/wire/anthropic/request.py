@@ -19,7 +19,7 @@ from ...ir.parts import Extra, Text
 from ...ir.pointer import JSON, Object, join
 from ...ir.request import Message, OutputFormat, Params, ReasoningConfig, Request, Role
 from ...ir.tools import Tool
-from ..codec import ConversationItems
+from ..codec import ConversationItems, WrittenSettings
 from ..fields import (
     decode_list,
     read_boolean,
@@ -33,11 +33,14 @@ from ..fields import (
 from ..params import NO_PARAMS, as_integer, param_table, read_params, restore_spelling, write_params
 from ..protocol import Encoded
 from .blocks import read_blocks, write_blocks, write_plain_block
-from .tools import NAME, read_choice, read_tool, write_choice, write_tool
+from .documents import count_leading_system
+from .tools import NAME, decode_tools, read_choice, write_choice, write_tool
 
+_VERSION_2023 = "2023-06-01"
 DEFAULT_MAX_TOKENS = 8192  # the maximum of Claude 3.5; a larger value would be refused by it
 _FORM = "anthropic~"  # the key of `extra` for the source's spelling; names with a colon are notes of ours
 _SCOPES = frozenset({NAME, _FORM, f"{NAME}/metadata", f"{NAME}/output_config"})  # of the `extra` of a request
+_MESSAGE_SCOPES = frozenset({NAME, _FORM, f"{NAME}?"})
 _PARAMS = param_table("max_tokens temperature top_p top_k", stop_sequences="stop")
 _KEYS_2023 = {row.param: key for key, row in _PARAMS.items()} | {"user": ""}
 _KEYS_2026 = {"max_tokens": "max_tokens", "stop": "stop_sequences", "user": ""}
@@ -55,8 +58,11 @@ def decode_request(body: Object) -> Request:
 
     A missing model is accepted, because some clouds put it in the path.
     """
-    if type(require_object(body).get("messages")) is not list:
-        raise ProtocolError("expected an array of messages", pointer="/messages")
+    return decode_settings(body, decode_messages(body), decode_tools(body))
+
+
+def decode_settings(body: Object, messages: tuple[Message, ...], tools: tuple[Tool, ...]) -> Request:
+    """Decode all but the conversation and the tools."""
     params: dict[str, Any] = {}
     respelled = read_params(body, _PARAMS, params)
     extra = read_extra(body, _KNOWN, NAME)
@@ -68,8 +74,8 @@ def decode_request(body: Object) -> Request:
     reasoning, output = _read_thinking(body, extra) if has_thinking else (None, None)
     return Request(
         read_optional_string(body, "model") or "",
-        _read_messages(body),
-        tuple(decode_list(body, "tools", read_tool)),
+        messages,
+        tools,
         choice,
         parallel,
         Params(**params) if params else NO_PARAMS,
@@ -80,8 +86,10 @@ def decode_request(body: Object) -> Request:
     )
 
 
-def _read_messages(body: Object) -> tuple[Message, ...]:
+def decode_messages(body: Object) -> tuple[Message, ...]:
     """Read `system` and `messages` as one list; form `:place` marks leading system messages from `messages`."""
+    if type(require_object(body).get("messages")) is not list:
+        raise ProtocolError("expected an array of messages", pointer="/messages")
     system = body.get("system")
     first = (_make_message("system", {"content": system}, "system"),) if system else ()
     messages = decode_list(body, "messages", _read_message)
@@ -186,33 +194,18 @@ def _read_format(raw: Object) -> OutputFormat:
     return OutputFormat("text", extra={f"{NAME}/format": raw})
 
 
-def count_leading_system(request: Request) -> int:
-    """Count the leading messages that go into the field `system`."""
-    count = 0
-    for message in request.messages:
-        if message.role not in ("system", "developer"):
-            break
-        if message.extra and ":place" in message.extra.get("anthropic~", {}):
-            break
-        count += 1
-    return count
-
-
 def encode_request(request: Request, version: str, items: ConversationItems | None = None) -> Encoded:
     """Encode a request for one API version; values that this version rejects are losses.
 
-    `items` may have the text of the first messages.
+    `items` may have the text of the first messages, and the other fields.
     """
-    losses = Losses()
     items = items or ConversationItems()
-    out: Object = {"model": request.model} if request.model else {}
-    params = request.params
-    if params.max_tokens is None:
-        _write_default_limit(request.reasoning, out, losses)
+    first, last, first_losses, last_losses = items.settings or encode_settings(request, version)
+    losses = Losses(first_losses)
+    out: Object = {**first}
     start = count_leading_system(request)
     if start and (system := _write_system(request.messages[:start], losses)) is not None:
         out["system"] = system
-    is_2023 = version == "2023-06-01"
     for index, message in items.unwritten(request.messages, losses, start):
         written = write_plain_message(message)
         if written is not None:
@@ -221,15 +214,30 @@ def encode_request(request: Request, version: str, items: ConversationItems | No
         else:
             path = f"/messages/{index}"
             written = _write_message(message, path, losses)
-            if not is_2023:
+            if version != _VERSION_2023:
                 written = _drop_refused(written, path, losses)
         items.written.append(written)
     out["messages"] = items.written
+    out.update(last)
+    if last_losses:
+        losses.extend(last_losses)
+    return Encoded(out if _SCOPES.isdisjoint(request.extra) else write_extra(out, request.extra, NAME), losses)
+
+
+def encode_settings(request: Request, version: str) -> WrittenSettings:
+    """Write the fields besides the conversation, and those that `write_extra` adds, for one API version."""
+    params, first_losses = request.params, Losses()
+    first: Object = {"model": request.model} if request.model else {}
+    if params.max_tokens is None:
+        _write_default_limit(request.reasoning, first, first_losses)
+    losses = Losses()
+    out: Object = {}
     if request.tools:
         _write_tools(request.tools, out, losses)
     if (choice := write_choice(request, losses)) is not None:
         out["tool_choice"] = choice
-    write_params(params, _KEYS_2023 if is_2023 else _KEYS_2026, out, NAME, losses, _REMOVED_IN_2026)
+    keys = _KEYS_2023 if version == _VERSION_2023 else _KEYS_2026
+    write_params(params, keys, out, NAME, losses, _REMOVED_IN_2026)
     has_own_fields = not _SCOPES.isdisjoint(request.extra)
     if has_own_fields or params.user is not None:
         _write_metadata(request, out)
@@ -237,7 +245,7 @@ def encode_request(request: Request, version: str, items: ConversationItems | No
         _write_thinking(request, out, losses)
     if request.stream is not None:
         out["stream"] = request.stream
-    return Encoded(write_extra(out, request.extra, NAME) if has_own_fields else out, losses)
+    return WrittenSettings(first, out, tuple(first_losses), tuple(losses))
 
 
 def _write_default_limit(reasoning: ReasoningConfig | None, out: Object, losses: Losses) -> None:
@@ -280,7 +288,7 @@ def write_plain_message(message: Message) -> Object | None:
     Return None for any other message.
     """
     role, parts = message.role, message.parts
-    if message.extra or not parts or role == "developer":
+    if not parts or role == "developer" or not _MESSAGE_SCOPES.isdisjoint(message.extra):
         return None
     blocks = list(map(write_plain_block, parts))
     if None in blocks:

@@ -5,17 +5,20 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 from msgspec.structs import replace
 
 from ...ir.errors import ProtocolError
 from ...ir.losses import Losses
-from ...ir.parts import CallState, Media, Part, Reasoning, Text, ToolCall, is_empty_with_artefact
+from ...ir.parts import CallState, Extra, Media, Part, Reasoning, Text, ToolCall, is_empty_with_artefact
 from ...ir.pointer import JSON, Object
 from ...ir.request import Request
 from ...ir.response import Response, Stop, StopReason, Usage
 from ...ir.text import dumps
 from ...stream.strict import parse_arguments, parse_partial
 from ..fields import (
+    UsualFields,
     decode_list,
     odd_values,
     read_count,
@@ -31,7 +34,7 @@ from ..fields import (
     write_extra,
 )
 from ..protocol import Encoded
-from .blocks import read_block, write_block
+from .blocks import read_block, write_block, write_plain_block
 from .fault import read_fault
 from .tools import NAME
 
@@ -65,19 +68,45 @@ def decode_response(body: Object) -> Response:
 
     The last call is truncated if a limit or a refusal ended the answer. One block in place of the list is accepted.
     """
-    if require_object(body).get("type") == "error" or (body.get("error") and not body.get("content")):
+    content, kind = require_object(body).get("content"), body.get("type")
+    if kind == "error" or (not content and body.get("error")):
         return Response(fault=read_fault(body))
-    is_single = body.get("type") == "message" and type(body.get("content")) is dict
+    is_single = type(content) is dict and kind == "message"
     if is_single:
         body = wrap_object(body, "content")
-    content = body.get("content")
-    is_text = type(content) is str and bool(content) and body.get("type") == "message"
-    if type(content) is not list and not is_text:
+        content = body["content"]
+    parts: list[Part]
+    if type(content) is list:
+        parts = decode_list(body, "content", read_block)
+    elif type(content) is str and content and kind == "message":
+        parts = [Text(content)]
+    else:
         raise ProtocolError("expected an array of content blocks", pointer="/content")
-    parts = [Text(content)] if type(content) is str else decode_list(body, "content", read_block)
     stop = read_stop(body, has_calls=ToolCall in map(type, parts))
     if stop is not None and is_truncated(stop) and parts and type(parts[-1]) is ToolCall:
         parts[-1] = _as_truncated(parts[-1])
+    if not is_single and _USUAL.are_in(body):
+        extra: Extra = {_FORM: {"stop_sequence": None}}
+    else:
+        extra = _read_envelope(body, is_single=is_single)
+    return Response(
+        read_label(body, "id"),
+        read_label(body, "model"),
+        tuple(parts),
+        stop,
+        read_usage(body.get("usage")),
+        extra=extra,
+    )
+
+
+_USUAL = UsualFields(
+    dict.fromkeys(("id", "type", "role", "model", "stop_reason"), str)
+    | {"content": list, "stop_sequence": type(None), "usage": dict}
+)
+
+
+def _read_envelope(body: Object, *, is_single: bool) -> Extra:
+    """Return the other fields of an answer, and the form of its document. `is_single`: one block replaced the list."""
     extra = read_extra(body, _KNOWN, NAME)
     form = remember_form(body, _DEFAULT_HEADERS, extra.get(_FORM, {}))
     if "usage" not in body:
@@ -86,14 +115,7 @@ def decode_response(body: Object) -> Response:
         form[":single"] = ["content"]
     if form:
         extra[_FORM] = form
-    return Response(
-        read_label(body, "id"),
-        read_label(body, "model"),
-        tuple(parts),
-        stop,
-        read_usage(body.get("usage")),
-        extra={**extra, **odd_values(body, ENVELOPE_TYPES, NAME)},
-    )
+    return {**extra, **odd_values(body, ENVELOPE_TYPES, NAME)}
 
 
 def is_truncated(stop: Stop) -> bool:
@@ -170,11 +192,16 @@ def read_usage(raw: JSON) -> Usage | None:
     )
 
 
+_usage_options = attrgetter("cached", "cache_write", "reasoning", "extra")
+
+
 def write_usage(usage: Usage, losses: Losses | None = None) -> Object:
     """Write the counts. They add up to the input, so a count that overlaps others (OpenRouter) is reduced.
 
     A reduction is added to `losses`, if given.
     """
+    if _usage_options(usage) == (None, None, None, {}):
+        return {"input_tokens": max(usage.input or 0, 0), "output_tokens": usage.output or 0}
     input_tokens, cached, written = usage.input or 0, usage.cached, usage.cache_write
     if usage.input is not None:
         cached = cached and min(cached, input_tokens)
@@ -202,7 +229,7 @@ def encode_response(response: Response, request: Request | None = None) -> Encod
     losses = Losses()
     content: list[Object] = []
     for number, part in enumerate(response.parts):
-        block = write_answer_block(part, losses, f"/parts/{number}")
+        block = _write_plain(part) or write_answer_block(part, losses, f"/parts/{number}")
         if block is not None:
             content.append(block)
     if response.parts and type(response.parts[-1]) is ToolCall:
@@ -224,6 +251,13 @@ def encode_response(response: Response, request: Request | None = None) -> Encod
     if response.usage is None and ("usage" in form or ":usage" in form):
         del out["usage"]
     return Encoded(write_extra(restore_form(out, form, _CONSTANT), response.extra, NAME), losses)
+
+
+def _write_plain(part: Part) -> Object | None:
+    """Write a complete call or a text with only the usual fields; return None for any other part."""
+    if type(part) is Text or (type(part) is ToolCall and part.state == "complete"):
+        return None if part.artefacts else write_plain_block(part)
+    return None
 
 
 def write_answer_block(part: Part, losses: Losses, path: str) -> Object | None:
@@ -248,6 +282,9 @@ def write_answer_block(part: Part, losses: Losses, path: str) -> Object | None:
         signature = {} if "signature" in form or ":signature" in form else {"signature": ""}
         return write_extra({"type": "thinking", "thinking": text, **signature}, part.extra, NAME)
     if isinstance(part, ToolCall) and part.state == "truncated":
+        if part.kind == "typed":
+            report_left_out(losses, path)
+            return None
         part = _write_truncated(part, losses, path)
     artefacts = getattr(part, "artefacts", ())
     if any(artefact.provider != NAME for artefact in artefacts):
@@ -264,6 +301,11 @@ def _write_truncated(call: ToolCall, losses: Losses, path: str) -> ToolCall:
         return call
     report_truncated(call.raw or "", losses, path)
     return replace(call, arguments=parse_partial(call.raw or ""), raw=None)
+
+
+def report_left_out(losses: Losses, path: str) -> None:
+    """Report a truncated call of a toolset, whose block has the name of an argument."""
+    losses.add(path, "call", "dropped", "it is truncated, and its block has no form for that", "error")
 
 
 def report_truncated(raw: str, losses: Losses, path: str) -> None:

@@ -26,6 +26,7 @@ from ...ir.events import (
     UsageUpdate,
     WholePart,
 )
+from ...ir.parts import ToolCall
 from ...ir.pointer import Object
 from ...ir.request import Request
 from ...ir.response import Usage
@@ -35,8 +36,17 @@ from ..fields import write_extra
 from ..streaming.encoder import BaseStreamEncoder
 from .blocks import PROVIDER
 from .fault import write_fault
-from .response import ONE_CHOICE, report_last_call, report_truncated, write_answer_block, write_stop, write_usage
+from .response import (
+    ONE_CHOICE,
+    report_last_call,
+    report_left_out,
+    report_truncated,
+    write_answer_block,
+    write_stop,
+    write_usage,
+)
 from .tools import NAME
+from .typed_tools import write_member
 
 _DELTA = b'event: content_block_delta\ndata: {"type":"content_block_delta","index":%d,"delta":{"type":"%b","%b":"'
 _STARTS = frozenset({TextStart, ReasoningStart, CallStart, WholePart})
@@ -58,6 +68,7 @@ class MessagesStreamEncoder(BaseStreamEncoder):
         self._delta_prefix = b""  # a delta event up to its fragment; empty until the block is written
         self._freeform: list[bytes] = []  # input of the open freeform call so far
         self._last_call: CallEnd | None = None
+        self._member: CallStart | None = None  # an open call of a toolset
         self._last_key: int | None = None  # the last item of the first choice
 
     def feed(self, event: Event) -> bytes:
@@ -221,6 +232,9 @@ class MessagesStreamEncoder(BaseStreamEncoder):
         An empty `_delta_prefix` makes `_call_delta` collect the text of a freeform call.
         """
         self._freeform = []
+        if event.kind == "typed":
+            self._member = event
+            return b""
         if event.namespace is not None:
             self.losses.add(
                 f"{self._part_path(event.key)}/namespace", "namespace", "dropped", "Anthropic calls have no namespace"
@@ -252,6 +266,8 @@ class MessagesStreamEncoder(BaseStreamEncoder):
         """
         self._report_foreign(event)
         self._last_call = event
+        if self._member is not None:
+            return self._member_call(self._member, event)
         out = b""
         if event.state == "truncated" and self._delta_prefix:
             report_truncated(event.raw or "", self.losses, self._part_path(event.key))
@@ -262,6 +278,16 @@ class MessagesStreamEncoder(BaseStreamEncoder):
                 text = text[:-1]  # as text of an object, it must not look complete
             out = _DELTA % (self._index, b"input_json_delta", b"partial_json") + escape(text) + b'"}}\n\n'
         return out + self._close_block()
+
+    def _member_call(self, start: CallStart, end: CallEnd) -> bytes:
+        """Write a call of a toolset, whose block has the name of an argument."""
+        self._member = None
+        if end.state != "complete":
+            report_left_out(self.losses, self._part_path(end.key))
+            return b""
+        block = write_member(ToolCall(start.id, start.name, end.arguments))
+        opening = self._open_block({**block, "input": {}}, b"input_json_delta", b"partial_json")
+        return opening + self._fragment(escape(dumps(block["input"]))) + self._close_block()
 
     def _whole_part(self, event: WholePart) -> bytes:
         block = write_answer_block(event.part, self.losses, self._part_path(event.key))

@@ -39,8 +39,11 @@ from ..fields import (
     write_builtin,
     write_extra,
 )
+from ..typed_tools import TypedCodec
+from .typed_tools import fit_item, other_fields, read_member, read_typed_tool
 
 NAME = "anthropic"
+
 _FORM = "anthropic~"  # the key of `extra` for the source's spelling; names with a colon are notes of ours
 _CACHE = "anthropic/cache_control"
 
@@ -55,7 +58,7 @@ def read_tool(raw: JSON) -> Tool:
     """
     kind = require_object(raw).get("type")
     if kind is not None and kind != "custom":
-        return Tool(str(raw.get("name", kind)), kind="builtin", extra={NAME: raw})
+        return read_typed_tool(raw) or Tool(str(raw.get("name", kind)), kind="builtin", extra={NAME: raw})
     schema = raw.get("input_schema")
     if type(schema) is not dict:
         if "input_schema" not in raw:
@@ -77,6 +80,11 @@ def read_tool(raw: JSON) -> Tool:
     )
 
 
+def decode_tools(body: Object) -> tuple[Tool, ...]:
+    """Decode the tools of a request."""
+    return tuple(decode_list(body, "tools", read_tool))
+
+
 def read_discovered_tools(body: JSON) -> tuple[Tool, ...]:
     """Return the tools that a tool search found. `body` is a response, its content or one block.
 
@@ -95,6 +103,19 @@ def read_discovered_tools(body: JSON) -> tuple[Tool, ...]:
     return tuple(tools)
 
 
+def _as_function(tool: Tool) -> Tool:
+    """Return the function for a typed tool, with the fields that any tool may have."""
+    others = other_fields(tool)
+    declaration: Object = {"name": tool.name, "description": tool.description, "input_schema": tool.input_schema}
+    try:
+        return read_tool({**others, **declaration})
+    except ProtocolError:  # Anthropic would refuse the value of a field; the function does not need it
+        return Tool(tool.name, tool.description, tool.input_schema, extra={NAME: others})
+
+
+TYPED = TypedCodec(as_function=_as_function, read_call=read_member, fit_item=fit_item)
+
+
 def _no_arguments(tool: Tool) -> Object:
     """Return the schema of a tool without parameters, closed if the tool is strict."""
     closed: Object = {"additionalProperties": False} if tool.strict else {}
@@ -106,7 +127,7 @@ def write_tool(tool: Tool, losses: Losses, path: str) -> Object | None:
 
     Fields that Anthropic lacks and the kind of a search are losses.
     """
-    if tool.kind == "builtin":
+    if tool.kind == "builtin" or (tool.kind == "typed" and NAME in tool.extra):
         return write_builtin(tool, NAME, "Anthropic", losses, path)
     if tool.kind == "search":
         losses.add(f"{path}/kind", "search tool", "rewritten", "sent as a function", "info")

@@ -18,6 +18,7 @@ from ..protocol import Capabilities, Limits, StreamDecoder, StreamEncoder
 from .documents import DETECTION, locator
 from .fault import SIGNATURES, decode_error, encode_error
 from .field_names import NAME
+from .hosted import HOSTED
 from .parts import PROVIDER
 from .request import decode_request, encode_request
 from .response import LOGPROBS, decode_response, encode_response
@@ -69,6 +70,7 @@ CODEC = WireCodec(
     terminal=rb'"(?:finishReason|finish_reason|blockReason)": ?"',
     detection=DETECTION,
     logprobs=LOGPROBS,
+    hosted=HOSTED,
     limits=Limits(
         name=r"[a-zA-Z_][a-zA-Z0-9_.:-]*",
         name_length=128,
@@ -83,6 +85,8 @@ CODEC = WireCodec(
     ),
     capabilities=Capabilities(
         counts_tool_input=True,
+        hosted=HOSTED.kinds,
+        hosted_wire=NAME,
         choices=frozenset({"auto", "required", "none", "tool", "allowed", "validated"}),
         media=frozenset({"image", "audio", "video", "file"}),
         assistant_media=frozenset({"image", "audio", "video", "file"}),

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from ...ir.errors import ConfigError
+from ...ir.hosted import HOSTED_KINDS
 from ...ir.pointer import JSON
 from ...ir.request import Params
 from ...ir.value import Value
@@ -70,6 +71,9 @@ class ModelCapabilities(Value, frozen=True, kw_only=True, forbid_unknown_fields=
     id: str | None = None  # a regular expression for call ids
     id_length: _Positive | None = None
     tools: _NonNegative | None = None  # maximum number of tools
+    hosted: tuple[str, ...] | None = None
+    """The hosted tools that its provider runs, such as `web_search`; on Chat none is known without a row."""
+    hosted_with_functions: bool | None = None  # hosted tools beside functions
 
 
 UNKNOWN_MODEL = ModelCapabilities()
@@ -166,5 +170,6 @@ NAMED_VALUES = (
     ("exclusive_params", Params.__struct_fields__),
     ("media", _MEDIA),
     ("result_media", _MEDIA),
+    ("hosted", HOSTED_KINDS),
 )
 """The fields that are lists of names, with the known names."""

@@ -173,7 +173,7 @@ def _codex_entry(model: ListedModel) -> Object:
         "base_instructions": _CODEX_INSTRUCTIONS,
         "support_verbosity": False,
         "default_verbosity": None,
-        "apply_patch_tool_type": None,
+        "apply_patch_tool_type": "freeform",  # every wire gets it as a tool with one text
         "truncation_policy": {"mode": "bytes", "limit": 10_000},  # Codex's own for models that it does not know
         "supports_parallel_tool_calls": True,
         "experimental_supported_tools": [],

@@ -127,7 +127,7 @@ GEMINI = (
         ("gemini-1*", "gemini-2*"),
         _GEMINI_DOCS + "tool-combination",
         "2026-11-09",
-        ModelCapabilities(output_with_tools=False),
+        ModelCapabilities(output_with_tools=False, hosted_with_functions=False),
     ),
     # Thought signatures on function calls are checked since Gemini 3.
     _gemini(

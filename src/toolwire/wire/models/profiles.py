@@ -137,7 +137,18 @@ def _fit_features(can: Capabilities, model: ModelCapabilities) -> Capabilities:
     for field in ("media", "result_media"):
         if (kinds := getattr(model, field)) is not None:
             changes[field] = getattr(can, field) & frozenset(kinds)
-    for field in ("adaptive", "budgets", "json_mode", "output_schemas", "output_with_tools", "prefill", "strict"):
+    if model.hosted is not None:
+        changes["hosted"] = frozenset(model.hosted)  # the row of a model on Chat adds them
+    for field in (
+        "hosted_with_functions",
+        "adaptive",
+        "budgets",
+        "json_mode",
+        "output_schemas",
+        "output_with_tools",
+        "prefill",
+        "strict",
+    ):
         if getattr(model, field) is False:
             changes[field] = False
     if model.cache_marks is False:

@@ -235,6 +235,10 @@ def _gpt(
     return CapabilityRow(models, capabilities, source, date, wires, ("openai*", "azure*", "bedrock*", "compatible"))
 
 
+_SEARCH_GUIDE = "https://developers.openai.com/api/docs/guides/tools-web-search"
+_SEARCHES = ModelCapabilities(hosted=("web_search",))
+
+
 def _reasons(efforts: str, default: str) -> ModelCapabilities:
     """Describe a model that reasons: its efforts, and the one of a request without one. Sampling needs `none`.
 
@@ -331,6 +335,7 @@ _GPT = (
         "2026-08-22",
         ModelCapabilities(thinking=False, efforts=()),
     ),
+    _gpt(("gpt-*-search-preview*", "gpt-*-search-api*"), _SEARCH_GUIDE, "2026-11-16", _SEARCHES, (_CHAT,)),
     # The 400 for a larger number: "This model supports at most 32768 completion tokens"
     *(
         _gpt(

@@ -1,10 +1,9 @@
 """Rows of data about vendors of models: the wire, the base URL, and how the key is sent. A vendor is one row.
 
     find("groq").base_url            # 'https://api.groq.com/openai/v1'
-    vendor_codec(find("mistral"))    # openai_chat with Mistral's rule for ids and its dialect
     find("azure").surfaces           # the paths of Azure OpenAI, by wire
 
-Anything that needs code does not belong here. Base URLs end where the path of the wire begins. A vendor with paths of
+Code for the deviations of vendors is in `vendor_codecs`. Base URLs end where the path of the wire begins. A vendor with paths of
 its own has a Surface for each.
 """
 
@@ -16,10 +15,8 @@ from typing import Literal
 from msgspec.structs import replace
 
 from ...ir.errors import ConfigError
+from ...ir.hosted import HOSTED_KINDS
 from ...ir.value import Value
-from .. import get
-from ..codec import WireCodec
-from ..protocol import Wire, forced_by_schema
 
 
 class ApiKey(Value, frozen=True):
@@ -67,6 +64,7 @@ class Vendor(Value, frozen=True):
     fields: dict[str, str] = {}  # fields of a request that it names differently
     rejected_fields: frozenset[tuple[str, str]] = frozenset()  # fields of the wire that it rejects: (extra, field)
     rejected_kinds: frozenset[str] = frozenset()  # built-in tools and kinds of parts of the wire that it rejects
+    hosted: frozenset[str] = frozenset()  # kinds of hosted tools that it runs, if the wire has them
     counts_on_request: bool = True  # supports `stream_options`
     keeps_responses: bool = False  # stores answers of the wire openai_responses under their id
     transport: str | None = None  # `module:class` of the transport, if it is not HTTP
@@ -83,6 +81,7 @@ def _bearer_key(variable: str) -> tuple[ApiKey, ...]:
     return (ApiKey(variable),)
 
 
+ALL_HOSTED = frozenset(HOSTED_KINDS)
 _MAX_TOKENS_FIELD = {"max_completion_tokens": "max_tokens"}
 _OPENAI = Vendor(
     "openai",
@@ -93,6 +92,7 @@ _OPENAI = Vendor(
     # "Invalid 'tools': array too long. Expected an array with maximum length 128" (zed-industries/zed#32946)
     stated_tool_limits=("openai_chat",),
     keeps_responses=True,
+    hosted=ALL_HOSTED,
 )
 _GEMINI = Vendor(
     "gemini",
@@ -100,6 +100,7 @@ _GEMINI = Vendor(
     (ApiKey("GOOGLE_API_KEY", "x-goog-api-key", ""), ApiKey("GEMINI_API_KEY", "x-goog-api-key", "")),
     "gemini",
     base_variable="GOOGLE_GEMINI_BASE_URL",
+    hosted=ALL_HOSTED,
     stated_tool_limits=("gemini",),  # google-genai 3.1.0, types.py: `Tool.function_declarations`
     # Fields that only Vertex AI has: google-genai 3.1.0 raises for them in the mode of the Gemini API
     # (models.py, `_*_to_mldev`; read 2026-11-16).
@@ -144,6 +145,7 @@ _AZURE = Vendor(
     ),
     base_variable="AZURE_OPENAI_ENDPOINT",
     keeps_responses=True,
+    hosted=ALL_HOSTED,
     stated_tool_limits=("openai_chat",),  # OpenAI's models and limits
     # "string too long. Expected a string with maximum length 40": still enforced here (2026-07)
     id="[a-zA-Z0-9_-]+",
@@ -177,6 +179,7 @@ _VERTEX = Vendor(
     (ApiKey("CLOUDSDK_AUTH_ACCESS_TOKEN", is_token=True),),
     "gemini",
     base_variable="GOOGLE_VERTEX_BASE_URL",
+    hosted=ALL_HOSTED,
     stated_tool_limits=("gemini",),
     surfaces=(
         Surface(
@@ -259,6 +262,7 @@ _ROWS = (
         (ApiKey("ANTHROPIC_API_KEY", "x-api-key", ""), ApiKey("ANTHROPIC_AUTH_TOKEN")),
         "anthropic",
         base_variable="ANTHROPIC_BASE_URL",
+        hosted=ALL_HOSTED,
     ),
     _GEMINI,
     replace(_GEMINI, name="google"),
@@ -271,6 +275,8 @@ _ROWS = (
         _VERTEX,
         name="vertex-anthropic",
         wire="anthropic@2023-06-01",
+        # https://docs.cloud.google.com/vertex-ai/generative-ai/docs/partner-models/claude/web-search
+        hosted=frozenset({"web_search"}),
         base_variable="ANTHROPIC_VERTEX_BASE_URL",
         variables={
             "project": ("ANTHROPIC_VERTEX_PROJECT_ID", "GOOGLE_CLOUD_PROJECT"),
@@ -338,6 +344,14 @@ _ROWS = (
         fields=_MAX_TOKENS_FIELD,
         transport="toolwire.local.transport:LocalTransport",
     ),
+    Vendor(  # the name of a model is the folder of a head; see docs/toolkengpt.md
+        "toolken",
+        "http://localhost",
+        keyless=True,
+        cache_marks=False,
+        fields=_MAX_TOKENS_FIELD,
+        transport="toolwire.learn.toolken.serving:ToolkenTransport",
+    ),
 )
 _BY_NAME = {row.name: row for row in _ROWS}
 
@@ -355,42 +369,3 @@ def find(name: str) -> Vendor:
         hint = f"did you mean {close_matches[0]!r}?" if close_matches else "`toolwire models` lists the providers"
         raise ConfigError(f"unknown provider {name!r}", hint=hint)
     return row
-
-
-def surface_codec(codec: Wire, surface: Surface | None) -> Wire:
-    """Return the codec with the deviations of a surface."""
-    if surface is None or not isinstance(codec, WireCodec) or (surface.counts_on_request and surface.marks_body):
-        return codec
-    can = codec.capabilities
-    cache = can.cache if surface.marks_body else can.cache - {"request"}
-    counts_on_request = can.counts_on_request and surface.counts_on_request
-    return replace(codec, capabilities=replace(can, cache=cache, counts_on_request=counts_on_request))
-
-
-def vendor_codec(vendor: Vendor, wire: str | None = None) -> Wire:
-    """Return the codec of `wire`, by default the vendor's wire, with the deviations of the vendor if it is its wire."""
-    codec = get(wire or vendor.wire)
-    if not isinstance(codec, WireCodec) or codec.name != get(vendor.wire).name:
-        return codec  # a third party's implementation declares its own deviations
-    changes: dict[str, object] = {}
-    if vendor.dialect is not None:
-        changes["dialect"] = vendor.dialect
-    limits = codec.limits
-    if vendor.id is not None:
-        limits = replace(limits, id=vendor.id, id_length=vendor.id_length)
-    if not vendor.limits_tools:
-        limits = replace(limits, tools=None)
-    if limits is not codec.limits:
-        changes["limits"] = limits
-    can = codec.capabilities
-    if vendor.choice_by_schema is not None:
-        can = forced_by_schema(can, vendor.choice_by_schema)
-    if not vendor.cache_marks:
-        can = replace(can, cache=frozenset({"request"}) if vendor.marks_body else frozenset())
-    if not vendor.counts_on_request:
-        can = replace(can, counts_on_request=False)
-    if vendor.rejected_fields or vendor.rejected_kinds:
-        can = replace(can, rejected_fields=vendor.rejected_fields, rejected_kinds=vendor.rejected_kinds)
-    if can is not codec.capabilities:
-        changes["capabilities"] = can
-    return replace(codec, **changes) if changes else codec

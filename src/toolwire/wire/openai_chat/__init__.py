@@ -14,9 +14,11 @@ from ..codec import CompletionEndpoint, LogprobForm, WireCodec, fixed_path, read
 from ..openai_fault import SAMPLING_RANGES, SIGNATURES
 from ..protocol import Capabilities, Limits, StreamDecoder, StreamEncoder
 from .content import NAME
-from .documents import DETECTION, locator, summarise
-from .request import decode_request, encode_request
+from .documents import DETECTION, locator
+from .hosted import HOSTED
+from .request import SETTINGS, decode_request, encode_request
 from .response import decode_response, encode_response
+from .summary import summarise
 from .tools import read_tool, write_tool
 
 __all__ = ["CODEC"]
@@ -70,6 +72,7 @@ CODEC = WireCodec(
     ),
     capabilities=Capabilities(
         timestamps=True,
+        hosted_wire=NAME,
         adjacent_results=True,
         choices=frozenset({"auto", "required", "none", "tool", "allowed"}),
         media=frozenset({"image", "audio", "file"}),
@@ -90,6 +93,7 @@ CODEC = WireCodec(
     decode_request=decode_request,
     encode_request=encode_request,
     encode_onto=encode_request,
+    settings=SETTINGS,
     decode_response=decode_response,
     summarise=summarise,
     encode_response=encode_response,
@@ -101,4 +105,5 @@ CODEC = WireCodec(
     encode_tools=tools_encoder(write_tool),
     locator=locator,
     completions=_completions,
+    hosted=HOSTED,
 )

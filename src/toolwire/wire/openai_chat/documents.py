@@ -1,21 +1,19 @@
-"""Read Chat documents without decoding them: detection, JSON pointers, summaries of answers."""
+"""Read Chat documents without decoding them: detection, and JSON pointers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
-from ...ir.errors import ProtocolError
 from ...ir.parts import Part, Reasoning, Refusal, ToolCall, ToolResult
 from ...ir.pointer import JSON, Object, join, split
 from ...ir.request import Request
 from ...ir.response import Response
 from ...ir.tools import Tool
-from ...stream.strict import parse
-from ..documents import AnswerSummary, blocks, declared_tools, scorer
+from ..documents import blocks, declared_tools, scorer
 from ..protocol import Kind
 from .content import NAME, is_in_content
-from .response import STOP_REASONS, read_usage
+from .hosted import OPTIONS
 from .tools import is_bare_function
 
 _FIELDS = {
@@ -73,6 +71,13 @@ def _part_locations(parts: tuple[Part, ...]) -> Iterator[str]:
             content += 1
 
 
+def _is_search(request: Request, index: int) -> bool:
+    """Return whether a tool is the web search, which is a field of the request."""
+    return (
+        index < len(request.tools) and request.tools[index].kind == "builtin" and request.tools[index].name == OPTIONS
+    )
+
+
 def _request_pointer(request: Request, locations: _PartLocations, path: str) -> str:
     """Map a canonical path in a request to a pointer; legacy fields are found by their form."""
     match split(path):
@@ -81,6 +86,8 @@ def _request_pointer(request: Request, locations: _PartLocations, path: str) -> 
             return join(
                 "max_tokens" if ":max_tokens" in request.extra.get("openai_chat~", {}) and name == "max_tokens" else key
             )
+        case ["tools", index, *rest] if _is_search(request, int(index)):
+            return join(OPTIONS, *rest)
         case ["tools", index, field, *rest] if field in _DECLARED:
             return join("tools", index) + _declaration_pointer(request.tools[int(index)], field, rest)
         case ["messages", index, "parts", number, *rest]:
@@ -185,49 +192,3 @@ DETECTION: Mapping[Kind, Callable[[JSON], int]] = {
     ),
     "error": scorer((2, lambda b: type(b["error"]) in (dict, str)), (1, lambda b: "type" in b["error"])),
 }
-
-
-# The fields of usual answers. Any other, such as `error` or a signature, may have a meaning that only the decoder knows.
-_ANSWER = frozenset(
-    "id object created model choices usage system_fingerprint service_tier provider prompt_logprobs prompt_token_ids "
-    "kv_transfer_params timings time_info x_groq usage_breakdown moderation".split()
-)
-_CHOICE = frozenset(
-    "index message logprobs finish_reason stop_reason matched_stop token_ids native_finish_reason seed".split()
-)
-_TEXTS = ("role", "content", "refusal", "reasoning_content", "reasoning")
-_UNUSED = ("annotations", "audio", "function_call")  # fields of a message that are empty or null
-_MESSAGE = frozenset({*_TEXTS, *_UNUSED, "tool_calls", "reasoning_details"})
-_CALL = frozenset({"index", "id", "type", "function"})
-_STRINGS = frozenset({str, type(None)})
-
-
-def summarise(data: bytes) -> AnswerSummary | None:
-    """Return the summary of an answer, or None if it must be decoded in full: any unusual field or shape."""
-    try:
-        answer = parse(data)
-        [choice] = answer["choices"]
-        message, reason = choice["message"], STOP_REASONS.get(choice["finish_reason"], "error")
-        usage, answer_id, model = read_usage(answer["usage"]), answer["id"], answer["model"]
-        if reason == "error" or usage is None or not (type(answer_id) is type(model) is str):
-            return None
-        if not (_ANSWER.issuperset(answer) and _CHOICE.issuperset(choice) and _MESSAGE.issuperset(message)):
-            return None
-        if any(map(message.get, _UNUSED)) or not _STRINGS.issuperset(map(type, map(message.get, _TEXTS))):
-            return None
-        names = tuple(map(_read_call_name, message.get("tool_calls") or ()))
-    except (ProtocolError, LookupError, TypeError, ValueError, AttributeError):  # it has another shape
-        return None
-    if reason == "stop" or reason == "tool_calls":  # the content decides where they disagree, as in `make_stop`
-        reason = "tool_calls" if names else "refusal" if message.get("refusal") else "stop"
-    return AnswerSummary(answer_id, model, reason, usage, names)
-
-
-def _read_call_name(call: Object) -> str:
-    """Return the name in a call of a function; raise ValueError for any other call."""
-    function = call["function"]
-    name = function["name"]
-    if type(name) is type(function["arguments"]) is type(call["id"]) is str and len(function) == 2:
-        if _CALL.issuperset(call) and call.get("type", "function") == "function":
-            return name
-    raise ValueError

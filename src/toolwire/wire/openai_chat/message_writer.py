@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from itertools import accumulate
+from operator import attrgetter
 
 from ...ir.losses import Losses
 from ...ir.parts import Extra, Opaque, Part, Reasoning, Refusal, Text, ToolCall, ToolResult, part_label
 from ...ir.pointer import JSON, Object
 from ...ir.request import Message
+from ...ir.text import dumps
 from ..codec import report_search_call
 from ..content import result_parts
 from ..fields import write_extra
@@ -22,8 +24,67 @@ from .content import NAME, is_in_content, write_content, write_part
 from .messages import DETAILS
 
 _FORM = "openai_chat~"  # the key of `extra` for the source's spelling; names with a colon are notes of ours
+_SCOPES = frozenset({NAME, _FORM, f"{NAME}?"})  # of the `extra` of a message
 SECOND_FUNCTION_CALL = "the request declares `functions`, whose answers have one call; declare `tools` instead"
 _RANKS: dict[type[Part], int] = {Reasoning: 0, Text: 1, Refusal: 2, ToolCall: 3}
+
+
+# Nearly all messages have only plain parts, which are written without a loss. One look-up finds all fields that such parts
+# do not have.
+_text_options = attrgetter("cache", "artefacts", "extra")
+_call_options = attrgetter("kind", "namespace", "artefacts", "extra")
+_result_options = attrgetter("is_error", "structured", "found", "extra")
+
+
+def _write_plain_call(part: Part) -> Object | None:
+    """Write a call with only the usual fields, or return None."""
+    if type(part) is not ToolCall or _call_options(part) != ("function", None, (), {}):
+        return None
+    text = part.raw
+    if text is None:
+        text = dumps(part.arguments or {})
+    return {"id": part.id, "type": "function", "function": {"name": part.name, "arguments": text}}
+
+
+def _write_plain_result(result: ToolResult) -> Object | None:
+    """Write a result of one plain text, or return None."""
+    if len(result.parts) != 1 or _result_options(result) != (False, None, (), {}):
+        return None
+    only = result.parts[0]
+    if type(only) is not Text or only.extra or only.cache is not None:
+        return None
+    return {"role": "tool", "tool_call_id": result.call_id, "content": only.text}
+
+
+def _write_plain_answer(parts: tuple[Part, ...]) -> tuple[str | None, list[Object]] | None:
+    """Write plain calls after at most one plain text: return the text and the calls, or None for any other parts."""
+    text = None
+    if parts and type(parts[0]) is Text:
+        first, parts = parts[0], parts[1:]
+        if not first.text or _text_options(first) != (None, (), {}):
+            return None
+        text = first.text
+    calls = [*map(_write_plain_call, parts)]
+    return None if None in calls or not (calls or text) else (text, calls)  # type: ignore[return-value]
+
+
+def _write_plain_message(message: Message) -> list[Object] | None:
+    """Write a user or system message of plain results and at most one plain text, or return None."""
+    written: list[Object] = []
+    content: Object | None = None
+    for part in message.parts:
+        if type(part) is ToolResult:
+            result = _write_plain_result(part)
+            if result is None:
+                return None
+            written.append(result)
+        elif type(part) is Text and content is None and not part.extra and part.cache is None:
+            content = {"role": message.role, "content": part.text}
+        else:
+            return None
+    if content is not None:
+        written.append(content)
+    return written or None
 
 
 def write_message(message: Message, path: str, out: list[Object], losses: Losses) -> None:
@@ -33,9 +94,18 @@ def write_message(message: Message, path: str, out: list[Object], losses: Losses
     written is left out.
     """
     if message.role == "assistant":
+        plain_answer = _write_plain_answer(message.parts) if _SCOPES.isdisjoint(message.extra) else None
+        if plain_answer is not None:
+            text, calls = plain_answer
+            out.append({"role": "assistant", "content": text, **({"tool_calls": calls} if calls else {})})
+            return
         written = write_assistant(message.parts, message.extra, path, losses)
         if written.get("content") is not None or not written.keys() <= {"role", "content"} or not message.parts:
             out.append(written)  # else nothing of it can be written, and an empty message is refused
+        return
+    plain = _write_plain_message(message) if _SCOPES.isdisjoint(message.extra) else None
+    if plain is not None:
+        out += plain
         return
     content_parts: list[Part] = []
     numbers: list[int] = []
@@ -182,6 +252,20 @@ def write_answer(parts: tuple[Part, ...], form: Object, losses: Losses, path: st
     `form`: how the message was written, if it came from this wire. `is_legacy`: calls are a `function_call`. Parts
     that a message cannot hold are losses.
     """
+    plain = None if form or is_legacy else _write_plain_answer(parts)
+    if plain is None:
+        return _write_any_answer(parts, form, losses, path, is_legacy)
+    text, calls = plain
+    out: Object = {"role": "assistant"}
+    if text is not None:
+        out["content"] = text
+    if calls:
+        out["tool_calls"] = calls
+    return out
+
+
+def _write_any_answer(parts: tuple[Part, ...], form: Object, losses: Losses, path: str, is_legacy: bool) -> Object:
+    """Write an answer of any parts, as `write_answer`."""
     out: Object = {"role": "assistant"}
     as_array = form.get(":content") == "list" or any(_needs_array(part) for part in parts)
     content: list[Part] = []

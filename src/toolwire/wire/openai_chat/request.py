@@ -8,9 +8,9 @@ from ...ir.errors import ProtocolError
 from ...ir.losses import Losses
 from ...ir.parts import Extra
 from ...ir.pointer import JSON, Object, join
-from ...ir.request import OutputFormat, Params, ReasoningConfig, Request
-from ...ir.tools import ToolChoice
-from ..codec import ConversationItems
+from ...ir.request import Message, OutputFormat, Params, ReasoningConfig, Request
+from ...ir.tools import Tool, ToolChoice
+from ..codec import ConversationItems, SettingsCodec, WrittenSettings
 from ..fields import decode_list, read_boolean, read_extra, read_optional_string, require_object, write_extra
 from ..params import (
     NO_PARAMS,
@@ -23,6 +23,7 @@ from ..params import (
 )
 from ..protocol import Encoded
 from .content import NAME
+from .hosted import OPTIONS
 from .message_writer import write_message
 from .messages import read_message
 from .tools import read_choice, read_function, read_legacy_choice, read_tool, write_choice, write_tool
@@ -36,17 +37,29 @@ _PARAMS = param_table(
 )
 _KEYS = {row.param: key for key, row in reversed(_PARAMS.items())}
 _UNUSUAL = frozenset(
-    "functions tool_choice function_call parallel_tool_calls service_tier response_format reasoning_effort".split()
+    "functions tool_choice function_call parallel_tool_calls service_tier response_format reasoning_effort "
+    "web_search_options".split()
 )
 _KNOWN = _UNUSUAL.union(_PARAMS, ("model", "messages", "tools", "stream", "stream_options"))
 
 
 def decode_request(body: Object) -> Request:
-    """Decode a request; model, messages and tools alone take the fast path. Raise ProtocolError if it is invalid."""
+    """Decode a request. Raise ProtocolError if it is invalid."""
+    return _decode_settings(body, _decode_messages(body), _decode_tools(body))
+
+
+def _decode_messages(body: Object) -> tuple[Message, ...]:
     if type(require_object(body).get("messages")) is not list:
         raise ProtocolError("expected an array of messages", pointer="/messages")
-    messages = tuple(decode_list(body, "messages", read_message))
-    tools = tuple(decode_list(body, "tools", read_tool))
+    return tuple(decode_list(body, "messages", read_message))
+
+
+def _decode_tools(body: Object) -> tuple[Tool, ...]:
+    return tuple(decode_list(body, "tools", read_tool))
+
+
+def _decode_settings(body: Object, messages: tuple[Message, ...], tools: tuple[Tool, ...]) -> Request:
+    """Decode all but the conversation and the tools; model, messages and tools alone take the fast path."""
     model = read_optional_string(body, "model") or ""
     if len(body) == 3 and tools and model:
         return Request(model, messages, tools, params=NO_PARAMS)
@@ -67,7 +80,7 @@ def decode_request(body: Object) -> Request:
     return Request(
         model,
         messages,
-        (*tools, *decode_list(body, "functions", _read_legacy_tool)),
+        (*tools, *decode_list(body, "functions", _read_legacy_tool), *_read_search(body, extra)),
         _read_choice(body),
         _read_parallel(body, extra),
         Params(**params) if params else NO_PARAMS,
@@ -80,6 +93,18 @@ def decode_request(body: Object) -> Request:
 
 def _read_legacy_tool(raw: JSON) -> Any:
     return read_function(require_object(raw), {_FORM: {":tool": "function"}})
+
+
+def _read_search(body: Object, extra: Extra) -> list[Tool]:
+    """Read the web search, a field of the request, as a built-in tool; another value than an object is kept."""
+    options = body.get(OPTIONS)
+    if type(options) is dict:
+        extra.get(_FORM, {}).pop(OPTIONS, None)  # an empty object is form otherwise
+        return [Tool(OPTIONS, kind="builtin", extra={NAME: {OPTIONS: options}})]
+    if OPTIONS in body:
+        scope = _FORM if options is None else NAME
+        extra[scope] = {**extra.get(scope, {}), OPTIONS: options}
+    return []
 
 
 def _read_parallel(body: Object, extra: Extra) -> bool | None:
@@ -146,20 +171,31 @@ def _read_format(value: JSON) -> OutputFormat | None:
 def encode_request(request: Request, items: ConversationItems | None = None) -> Encoded:
     """Encode a request; legacy `functions` are written back as such, and fields that Chat lacks are losses.
 
-    `items` may have the text of the first messages.
+    `items` may have the text of the first messages, and the other fields.
     """
     losses = Losses()
     items = items or ConversationItems()
-    out: Object = {"model": request.model} if request.model else {}
     for index, message in items.unwritten(request.messages, losses):
         write_message(message, f"/messages/{index}", items.written, losses)
-    out["messages"] = items.written
+    first, last, _, last_losses = items.settings or _encode_settings(request)
+    out: Object = {**first, "messages": items.written, **last}
+    if last_losses:
+        losses.extend(last_losses)
+    return Encoded(write_extra(out, request.extra, NAME), losses)
+
+
+def _encode_settings(request: Request) -> WrittenSettings:
+    """Write the fields besides the conversation, and those that `write_extra` adds."""
+    losses = Losses()
+    out: Object = {}
     for index, tool in enumerate(request.tools):
         written = write_tool(tool, losses, f"/tools/{index}")
         if written is None:
             continue
         if tool.extra and ":tool" in tool.extra.get(_FORM, {}):
             out.setdefault("functions", []).append(written["function"])
+        elif tool.extra and OPTIONS in written:
+            out.update(written)
         else:
             out.setdefault("tools", []).append(written)
     if request.choice is not None:
@@ -176,7 +212,16 @@ def encode_request(request: Request, items: ConversationItems | None = None) -> 
         out["response_format"] = _write_format(request.output)
     if request.stream is not None:
         out["stream"] = request.stream
-    return Encoded(write_extra(out, request.extra, NAME), losses)
+    return WrittenSettings({"model": request.model} if request.model else {}, out, (), tuple(losses))
+
+
+SETTINGS = SettingsCodec(
+    apart=frozenset({"messages", "tools"}),
+    decode_messages=_decode_messages,
+    decode_tools=_decode_tools,
+    decode_settings=_decode_settings,
+    encode_settings=_encode_settings,
+)
 
 
 def _write_params(request: Request, out: Object, losses: Losses) -> None:

@@ -14,6 +14,7 @@ from ...ir.pointer import JSON, Object
 from ...ir.request import Request
 from ...ir.response import Alternative, Fault, Response, Stop, StopReason, Usage
 from ..fields import (
+    UsualFields,
     decode_list,
     odd_values,
     read_counts,
@@ -57,6 +58,7 @@ _KNOWN = frozenset({"id", "object", "created", "model", "choices", "usage"})
 _NO_REASONS = ("", "null", "None")
 _DEFAULT_HEADERS = ("id", "object", "created", "model")
 _CHOICE = frozenset({"index", "message", "finish_reason"})
+_USUAL = UsualFields({"id": str, "object": str, "created": int, "model": str, "choices": list, "usage": dict})
 ENVELOPE_TYPES = {"id": (str,), "model": (str,), "created": (int, float), "usage": (dict,)}
 
 STOP_REASONS: dict[str, StopReason] = {
@@ -95,12 +97,9 @@ def decode_response(body: Object) -> Response:
     if type(body.get("choices")) is not list:
         raise ProtocolError("expected an array of choices", pointer="/choices")
     first, *alternatives = _sort_choices(body["choices"], decode_list(body, "choices", _read_choice)) or [Alternative()]
-    extra = read_extra(body, _KNOWN, NAME)
-    form = remember_form(body, _DEFAULT_HEADERS, extra.get(_FORM, {}))
-    if not body["choices"]:
-        form[":choices"] = "empty"
-    if form:
-        extra[_FORM] = form
+    extra = first.extra
+    if not _USUAL.are_in(body):
+        extra = {**_read_envelope(body), **extra, **odd_values(body, ENVELOPE_TYPES, NAME)}
     return Response(
         id=read_label(body, "id"),
         model=read_label(body, "model"),
@@ -110,8 +109,19 @@ def decode_response(body: Object) -> Response:
         created=read_timestamp(body, "created"),
         alternatives=tuple(alternatives),
         fault=stop_fault(first.stop),
-        extra={**extra, **first.extra, **odd_values(body, ENVELOPE_TYPES, NAME)},
+        extra=extra,
     )
+
+
+def _read_envelope(body: Object) -> Extra:
+    """Return the other fields of an answer, and the form of its document."""
+    extra = read_extra(body, _KNOWN, NAME)
+    form = remember_form(body, _DEFAULT_HEADERS, extra.get(_FORM, {}))
+    if not body["choices"]:
+        form[":choices"] = "empty"
+    if form:
+        extra[_FORM] = form
+    return extra
 
 
 def _sort_choices(raw: list[Object], choices: list[Alternative]) -> list[Alternative]:

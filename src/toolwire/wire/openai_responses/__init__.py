@@ -18,11 +18,13 @@ from ..openai_fault import SAMPLING_RANGES, SIGNATURES
 from ..protocol import Capabilities, Limits, StreamDecoder, StreamEncoder
 from .content import NAME
 from .documents import DETECTION, locator
+from .hosted import HOSTED
 from .items import is_own_message
-from .request import decode_request, encode_request
+from .request import SETTINGS, decode_request, encode_request
 from .response import decode_response, encode_response
 from .tool_search import SEARCH
 from .tools import read_discovered_tools, read_tools, write_tools
+from .typed_tools import TYPED
 
 __all__ = ["CODEC"]
 
@@ -75,6 +77,9 @@ CODEC = WireCodec(
         deferred=True,
         search_calls=True,
         search_wire=NAME,
+        hosted=HOSTED.kinds,
+        hosted_wire=NAME,
+        forces_hosted=True,
         refusals=True,
         namespaces=True,
         strict=True,
@@ -89,6 +94,7 @@ CODEC = WireCodec(
     decode_request=decode_request,
     encode_request=encode_request,
     encode_onto=encode_request,
+    settings=SETTINGS,
     is_own_message=is_own_message,
     decode_response=decode_response,
     encode_response=encode_response,
@@ -101,4 +107,6 @@ CODEC = WireCodec(
     locator=locator,
     read_discovery=read_discovered_tools,
     search=SEARCH,
+    typed=TYPED,
+    hosted=HOSTED,
 )

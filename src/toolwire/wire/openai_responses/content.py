@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from base64 import b64decode, urlsafe_b64encode
 from typing import TypeGuard
 
+from ...ir.errors import ProtocolError
 from ...ir.losses import Losses
 from ...ir.parts import Artefact, Extra, Media, Opaque, Part, Reasoning, Refusal, Text, part_label
 from ...ir.pointer import JSON, Object
@@ -271,3 +273,25 @@ def write_reasoning(part: Reasoning) -> Object:
         if artefact.provider == PROVIDER:
             out["encrypted_content"] = artefact.data
     return write_extra(out, part.extra, NAME)
+
+
+SUMMARY_MARK = "TOOLWIRE-SUMMARY~"
+"""Begins the content of a compaction item that the gateway has made; content of OpenAI is base64, which has no tilde."""
+
+
+def write_summary(summary: str, item_id: str) -> Object:
+    """Return a compaction item with a summary. Its client knows the conversation, so it is not encrypted."""
+    content = SUMMARY_MARK + urlsafe_b64encode(summary.encode()).decode()
+    return {"id": item_id, "type": "compaction", "encrypted_content": content}
+
+
+def read_summary(raw: Object) -> Text | None:
+    """Return the summary of a compaction item as text, or None if another server has encrypted it."""
+    content = raw.get("encrypted_content")
+    if type(content) is not str or not content.startswith(SUMMARY_MARK):
+        return None
+    try:
+        summary = b64decode(content.removeprefix(SUMMARY_MARK), b"-_", validate=True).decode()
+    except ValueError:
+        raise ProtocolError("the summary was changed", pointer="/encrypted_content", hint="send it unchanged") from None
+    return Text(f"[summary of the conversation so far]\n{summary}")

@@ -8,6 +8,7 @@ from ...ir.losses import Losses
 from ...ir.parts import (
     Artefact,
     CallKind,
+    CallState,
     Extra,
     Opaque,
     Part,
@@ -27,6 +28,7 @@ from ..fields import write_extra
 from .content import NAME, PROVIDER, is_content, is_own, write_content, write_reasoning
 from .items import _FORM, _ITEM
 from .tool_search import write_search_call, write_search_output
+from .typed_tools import typed_prefix, write_typed_call
 
 
 def write_items(message: Message, path: str, losses: Losses, tools: Mapping[str, Tool]) -> Iterator[Object]:
@@ -132,6 +134,8 @@ def write_call(call: ToolCall) -> Object:
     """Write a call as an item without id and status, unless its `extra` has them."""
     if call.kind == "search":
         return write_search_call(call)
+    if call.kind == "typed" and (item := write_typed_call(call)) is not None:
+        return write_extra(item, call.extra, NAME)
     if call.kind == "freeform":
         out: Object = {"type": "custom_tool_call", "call_id": call.id, "name": call.name, "input": call.raw or ""}
     else:
@@ -175,12 +179,7 @@ def write_output(parts: tuple[Part, ...], prefix: str, losses: Losses) -> list[O
                 items.append(make_message_item(part.extra, f"msg_{prefix}_{number}"))
             items[-1]["content"].append(write_output_part(part))
         elif isinstance(part, ToolCall):
-            item = make_call_item(part, f"{ITEM_PREFIXES[part.kind]}_{part.id}")
-            if type(item.get("id")) is str:
-                while item["id"] in ids:  # calls of some models share their call id
-                    item["id"] = f"{item['id']}_{len(items)}"
-                ids.add(item["id"])
-            items.append(item)
+            _add_call(part, items, ids, losses, f"/parts/{number}")
         elif isinstance(part, Reasoning):
             report_foreign(part.artefacts, losses, f"/parts/{number}")
             new = {} if NAME in part.extra or _FORM in part.extra else {"id": f"rs_{prefix}_{number}"}
@@ -196,12 +195,40 @@ def write_output(parts: tuple[Part, ...], prefix: str, losses: Losses) -> list[O
     return items
 
 
-ITEM_PREFIXES: dict[CallKind, str] = {"function": "fc", "freeform": "ctc", "search": "tsc"}
+_ITEM_PREFIXES: dict[CallKind, str] = {"function": "fc", "freeform": "ctc", "search": "tsc"}
 _STATUS = {"complete": "completed", "truncated": "incomplete", "invalid": "completed"}
 
 
-def make_call_item(call: ToolCall, item_id: str) -> Object:
-    """Write a call as an output item; a call from this wire keeps its fields."""
+def _add_call(call: ToolCall, items: list[Object], ids: set[str], losses: Losses, path: str) -> None:
+    """Append the item of a call, with an id that no other item has."""
+    item = make_call_item(call, f"{call_prefix(call.kind, call.name)}_{call.id}")
+    if item is None:
+        losses.add(path, "call", "dropped", broken_call(call.state), "error")
+        return
+    if type(item.get("id")) is str:
+        while item["id"] in ids:  # calls of some models share their call id
+            item["id"] = f"{item['id']}_{len(items)}"
+        ids.add(item["id"])
+    items.append(item)
+
+
+def call_prefix(kind: CallKind, name: str) -> str:
+    """Return the prefix of the id of a call's item, as OpenAI writes it."""
+    return typed_prefix(name) if kind == "typed" else _ITEM_PREFIXES[kind]
+
+
+def broken_call(state: CallState) -> str:
+    return f"its arguments are {state}, and its item has no form for that"
+
+
+def make_call_item(call: ToolCall, item_id: str) -> Object | None:
+    """Write a call as an output item; a call from this wire keeps its fields.
+
+    Return None for the call of a typed tool whose arguments are incomplete: a client would run it.
+    """
+    if call.kind == "typed":
+        item = write_typed_call(call)
+        return None if item is None else write_extra({"id": item_id, **item}, call.extra, NAME)
     if NAME in call.extra or ":item" in call.extra.get(_FORM, {}):
         return write_call(call)
     if call.kind == "freeform" and call.state == "complete":

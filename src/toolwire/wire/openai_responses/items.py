@@ -26,7 +26,7 @@ from ..fields import (
     require_object,
     type_error,
 )
-from .content import NAME, read_content, read_part, read_reasoning
+from .content import NAME, read_content, read_part, read_reasoning, read_summary
 from .tool_search import is_client_search, read_search_call, read_search_output
 
 _FORM = "openai_responses~"  # the key of `extra` for the source's spelling; names with a colon are notes of ours
@@ -105,6 +105,8 @@ def read_item(raw: JSON) -> Message | list[Part]:
         return Message("user", (_read_result(raw, "freeform"),))
     if kind == "tool_search_call" or kind == "tool_search_output":
         return _read_search_item(raw, kind)
+    if kind == "compaction" and (summary := read_summary(raw)) is not None:
+        return Message("user", (summary,))
     opaque = Opaque(NAME, kind, raw)
     # these come from the client; any other item is the model's output
     if kind.endswith(("_output", "_response")) or kind in ("additional_tools", "item_reference"):

@@ -16,7 +16,7 @@ from ...ir.parts import Extra, Opaque, Part, Text, ToolResult
 from ...ir.pointer import JSON, Object, join
 from ...ir.request import Message, OutputFormat, Params, ReasoningConfig, Request
 from ...ir.tools import Tool
-from ..codec import ConversationItems
+from ..codec import ConversationItems, SettingsCodec, WrittenSettings
 from ..fields import read_boolean, read_extra, read_optional_string, require_object, write_extra
 from ..params import (
     NO_PARAMS,
@@ -55,8 +55,31 @@ def decode_request(body: Object) -> Request:
     An absent `store` is recorded as form, because its default differs from other wires. Tools that results of searches
     declare are added as deferred tools.
     """
+    settings = _decode_settings(require_object(body), (), ())
+    messages = _read_input(body, settings.extra)
+    tools, searches = _decode_tools(body), _search_outputs(messages)
+    if searches:
+        tools = _add_loaded_tools(tools, searches)
+        messages = _keep_other_declarations(messages, tools)
+    return replace(settings, messages=messages, tools=tools)
+
+
+def _decode_messages(body: Object) -> tuple[Message, ...] | None:
+    """Return the conversation, or None if the rest of the request depends on it."""
+    if type(body.get("input")) is not list:
+        return None
+    messages = _read_input(body, {})
+    return None if _search_outputs(messages) else messages
+
+
+def _decode_tools(body: Object) -> tuple[Tool, ...]:
+    return _mark_deferred(read_tools(body))
+
+
+def _decode_settings(body: Object, messages: tuple[Message, ...], tools: tuple[Tool, ...]) -> Request:
+    """Decode all but the conversation and the tools."""
     params: dict[str, Any] = {}
-    respelled = read_params(require_object(body), _PARAMS, params)
+    respelled = read_params(body, _PARAMS, params)
     extra = read_extra(body, _KNOWN, NAME)
     if respelled:
         extra[_FORM] = {**extra.get(_FORM, {}), ":spelled": respelled}
@@ -65,11 +88,6 @@ def decode_request(body: Object) -> Request:
         extra[_FORM] = {**extra.get(_FORM, {}), ":store": "absent"}
     _read_logprobs(body, params, extra)
     output = _read_text(body.get("text"), params, extra)
-    messages = _read_input(body, extra)
-    tools, searches = _mark_deferred(read_tools(body)), _search_outputs(messages)
-    if searches:
-        tools = _add_loaded_tools(tools, searches)
-        messages = _keep_other_declarations(messages, tools)
     return Request(
         read_optional_string(body, "model") or "",
         messages,
@@ -238,11 +256,23 @@ def _read_reasoning(value: JSON) -> ReasoningConfig | None:
 def encode_request(request: Request, items: ConversationItems | None = None) -> Encoded:
     """Encode a request; without a setting, `store` is false, because only this wire stores by default.
 
-    `items` may have the text of the first messages. Fields that this wire does not have are losses.
+    `items` may have the text of the first messages, and the other fields. Fields that this wire does not have are losses.
     """
     losses = Losses()
-    out: Object = {"model": request.model} if request.model else {}
-    _write_input(request, items or ConversationItems(), out, losses)
+    items = items or ConversationItems()
+    first, last, _, last_losses = items.settings or _encode_settings(request)
+    out: Object = {**first}
+    _write_input(request, items, out, losses)
+    out.update(last)
+    if last_losses:
+        losses.extend(last_losses)
+    return Encoded(_include_logprobs(write_extra(out, request.extra, NAME), request), losses)
+
+
+def _encode_settings(request: Request) -> WrittenSettings:
+    """Write the fields besides the conversation, and those that `write_extra` adds."""
+    losses = Losses()
+    out: Object = {}
     tools = write_declared_tools(request.tools, losses)
     if tools:
         out["tools"] = tools
@@ -267,7 +297,16 @@ def encode_request(request: Request, items: ConversationItems | None = None) -> 
         out["text"] = text
     if request.stream is not None:
         out["stream"] = request.stream
-    return Encoded(_include_logprobs(write_extra(out, request.extra, NAME), request), losses)
+    return WrittenSettings({"model": request.model} if request.model else {}, out, (), tuple(losses))
+
+
+SETTINGS = SettingsCodec(
+    apart=frozenset({"instructions", "input", "tools"}),
+    decode_messages=_decode_messages,
+    decode_tools=_decode_tools,
+    decode_settings=_decode_settings,
+    encode_settings=_encode_settings,
+)
 
 
 def _include_logprobs(out: Object, request: Request) -> Object:

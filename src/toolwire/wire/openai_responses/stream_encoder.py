@@ -36,7 +36,15 @@ from ...stream.strict import parse_arguments
 from ..fields import write_extra
 from ..streaming.encoder import BaseStreamEncoder
 from .content import NAME, write_reasoning
-from .item_writer import ITEM_PREFIXES, make_call_item, make_message_item, report_foreign, write_output_part
+from .hosted import progress_events
+from .item_writer import (
+    broken_call,
+    call_prefix,
+    make_call_item,
+    make_message_item,
+    report_foreign,
+    write_output_part,
+)
 from .response import ONE_CHOICE, make_envelope, write_status, write_usage
 
 
@@ -77,6 +85,7 @@ class ResponsesStreamEncoder(BaseStreamEncoder):
         self._ids: set[str] = set()  # item ids in use
         self._output: dict[int, Object] = {}  # finished items, by output index
         self._dropped: set[int] = set()  # keys of items of other choices
+        self._typed: dict[int, CallStart] = {}  # open calls of typed tools, by key
         params = None if request is None else request.params
         self._awaits_logprobs = params is not None and bool(params.logprobs or params.top_logprobs)
         self._open_text: TextEnd | None = None  # the end of the first text, while log probabilities may follow
@@ -91,6 +100,8 @@ class ResponsesStreamEncoder(BaseStreamEncoder):
                     return self._fragment(item, event.escaped)  # type: ignore[union-attr]
                 item.pieces.append(event.escaped)  # type: ignore[union-attr]  # a search has no delta events
                 return b""
+            if event.key in self._typed:  # type: ignore[union-attr]
+                return b""  # the end has the arguments
         if getattr(event, "choice", 0):
             self._dropped.add(event.key)  # type: ignore[union-attr]
             self._report_alternatives(ONE_CHOICE)
@@ -178,14 +189,21 @@ class ResponsesStreamEncoder(BaseStreamEncoder):
                 "response.output_text.done",
                 **self._item_position(item, content_index=0, text=text, logprobs=part.get("logprobs", [])),
             )
+        cited = b""
+        for index, annotation in enumerate(part.get("annotations") or ()):
+            where = self._item_position(item, content_index=0, annotation_index=index, annotation=annotation)
+            cited += self._event("response.output_text.annotation.added", **where)
         closing = self._event("response.content_part.done", **self._item_position(item, content_index=0, part=part))
-        return done + closing + self._item_done(item, message)
+        return cited + done + closing + self._item_done(item, message)
 
     # calls
 
     def _call_start(self, event: CallStart) -> bytes:
-        """Open a call item with empty arguments."""
-        item = self._open(event, f"{ITEM_PREFIXES[event.kind]}_{event.id}")
+        """Open a call item with empty arguments. The item of a typed tool is written at the end of the call."""
+        if event.kind == "typed":
+            self._typed[event.key] = event
+            return b""
+        item = self._open(event, f"{call_prefix(event.kind, event.name)}_{event.id}")
         if event.kind != "search":
             item.template(f"response.{_CALL_EVENTS[event.kind]}.delta")
         begun = self._write_call(item, "", "complete", event.extra)
@@ -205,12 +223,16 @@ class ResponsesStreamEncoder(BaseStreamEncoder):
         start: CallStart = item.start
         arguments = parse_arguments(raw)[0] if start.kind == "search" else None
         call = ToolCall(start.id, start.name, arguments, raw, state, start.kind, start.namespace)
-        return {**write_extra(make_call_item(call, item.id), extra, NAME), "id": item.id}
+        written = make_call_item(call, item.id)
+        assert written is not None  # only a typed call may have no item
+        return {**write_extra(written, extra, NAME), "id": item.id}
 
     def _call_end(self, event: CallEnd) -> bytes:
         """Write the end events of a call; one without any arguments gets `{}` as its only fragment."""
-        item = self._items[event.key]
         report_foreign(event.artefacts, self.losses, self._part_path(event.key))
+        if event.key in self._typed:
+            return self._typed_call(self._typed.pop(event.key), event)
+        item = self._items[event.key]
         if item.start.kind == "search":
             return self._search_end(item, event)
         opening = b""
@@ -223,6 +245,18 @@ class ResponsesStreamEncoder(BaseStreamEncoder):
         )
         extra = merge_extra(item.start.extra, event.extra)
         return opening + done + self._item_done(item, self._write_call(item, raw, event.state, extra))
+
+    def _typed_call(self, start: CallStart, end: CallEnd) -> bytes:
+        """Write the call of a typed tool: an item whole, because its fields are not those of the arguments."""
+        extra = merge_extra(start.extra, end.extra)
+        call = ToolCall(start.id, start.name, end.arguments, end.raw, end.state, "typed", extra=extra)
+        written = make_call_item(call, "")
+        if written is None:
+            self.losses.add(self._part_path(end.key), "call", "dropped", broken_call(end.state), "error")
+            return b""
+        item = self._open(start, f"{call_prefix('typed', start.name)}_{start.id}")
+        written["id"] = item.id
+        return self._item_added(item, {**written, "status": "in_progress"}) + self._item_done(item, written)
 
     def _search_end(self, item: _WrittenItem, event: CallEnd) -> bytes:
         extra = merge_extra(item.start.extra, event.extra)
@@ -306,7 +340,12 @@ class ResponsesStreamEncoder(BaseStreamEncoder):
         if item is not None:
             return self._item_done(item, part.value)
         item = self._open(event, f"item_{event.key}")
-        return self._item_added(item, part.value) + self._item_done(item, part.value)
+        return self._item_added(item, part.value) + self._progress(item, part) + self._item_done(item, part.value)
+
+    def _progress(self, item: _WrittenItem, part: Opaque) -> bytes:
+        """Write the events by which clients show that a hosted tool runs."""
+        place = {"item_id": part.value.get("id"), "output_index": item.index}
+        return b"".join([self._event(name, **place) for name in progress_events(part)])
 
     def _part_start(self, event: PartStart) -> bytes:
         part = event.part

@@ -30,6 +30,7 @@ from ..fields import (
     write_extra,
 )
 from .content import NAME
+from .typed_tools import read_typed_tool
 
 _FORM = "openai_responses~"  # the key of `extra` for the source's spelling; names with a colon are notes of ours
 _NAMESPACE = "openai_responses/namespace"
@@ -56,7 +57,7 @@ def _read_entry(raw: JSON) -> list[Tool]:
         if "description" not in raw:
             space[_NAMESPACE_FORM] = {**space.get(_NAMESPACE_FORM, {}), ":description": "absent"}
         tools = decode_list(raw, "tools", _read_tool)
-        if all(tool.kind != "builtin" for tool in tools):
+        if all(tool.kind not in ("builtin", "typed") for tool in tools):
             return [_add_namespace(tool, name, space) for tool in tools]
     return [_read_tool(raw)]
 
@@ -104,7 +105,7 @@ def _read_tool(raw: JSON) -> Tool:
     if kind == "tool_search" and raw.get("execution") == "client":
         return _read_search(raw)
     if kind != "function":
-        return Tool(read_string(raw, "type"), kind="builtin", extra={NAME: raw})
+        return read_typed_tool(raw) or Tool(read_string(raw, "type"), kind="builtin", extra={NAME: raw})
     parameters = raw.get("parameters")
     if parameters is not None and type(parameters) is not dict:
         raise type_error("a JSON Schema object", parameters, "parameters")
@@ -230,7 +231,7 @@ def _write_tool(tool: Tool, losses: Losses, path: str) -> Object | None:
 
     Fields that Responses lacks are losses.
     """
-    if tool.kind == "builtin":
+    if tool.kind == "builtin" or (tool.kind == "typed" and NAME in tool.extra):
         return write_builtin(tool, NAME, "Responses", losses, path)
     if tool.kind == "search":
         return _write_search(tool, losses, path)
@@ -360,7 +361,7 @@ def write_choice(choice: ToolChoice, tools: tuple[Tool, ...], losses: Losses) ->
 
 
 def _named_choice(name: str, kinds: Mapping[str, str]) -> Object:
-    if kinds.get(name) == "builtin":
+    if kinds.get(name) in ("builtin", "typed"):
         return {"type": name}
     if kinds.get(name) == "search":
         return {"type": "tool_search"}

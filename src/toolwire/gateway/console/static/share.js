@@ -64,9 +64,15 @@ const PARAMETER = new RegExp(`(<parameter(?:=|\\s+name=\\\\*["']?)${NAME}\\\\*["
 const KEYWORD = new RegExp(`((?<![\\w-])${NAME}\\s*=\\s*(\\\\*["']))(?:(?!(?<!\\\\)\\2|${ENDS})[^\\n])*`, "gi");
 const OPTION = new RegExp(`((?<!\\\\)\\\\*"--?${NAME}\\\\*"\\s*,\\s*\\\\*")(?:\\\\[^"]|[^"\\\\])+`, "gi");
 const ARGUMENT = new RegExp(`((?<![\\w-])--${NAME}[= ])[^\\s"'\\\\]+`, "gi");
+const QUOTED = new RegExp(`((?<![\\w-])--?${NAME}\\s+(\\\\*["']))(?:(?!(?<!\\\\)\\2|${ENDS})[^\\n])*`, "gi");
+// DB_PASSWORD=… in a shell, also inside of a JSON string, and a password that is a number in JSON
+const ASSIGNMENT = new RegExp(`((?<![\\w-])${NAME}=)(?![="'\\\\])[^\\s"'\\\\&,;)]+`, "gi");
+const ESCAPED = new RegExp(`(\\\\n[ \\t]*${NAME}[ \\t]*:[ \\t]+)(?!["'{\\[])[^\\s"'\\\\][^"'\\\\]*`, "gi"); // LINE inside of a JSON string
+const NUMBER = new RegExp(`((?<!\\\\)(\\\\*)"[\\w-]{0,60}(?:password|passwd|passphrase|secret|credential)\\2"\\s*:\\s*)-?\\d[\\w.+-]*`, "gi");
 const HEADERS = /("(?:[\w-]*headers|env)"\s*:\s*)\{([^{}]*)\}/gi;
-const HEADER_VALUE = /("[^"\\]*(?:\\[^][^"\\]*)*"\s*:\s*)"[^"\\]*(?:\\[^][^"\\]*)*"/g;
-const LINE = new RegExp(`^([ \\t]*(?:-H\\s*)?['"]?(?:${SECRET})['"]?\\s*[:=]\\s*)(?!["'{\\[])(\\S[^\\n"']*)`, "gim");
+// It begins after no backslash: escaped quotes without an end would each be read to the end of the text.
+const HEADER_VALUE = /((?<!\\)"[^"\\]*(?:\\[^][^"\\]*)*"\s*:\s*)"[^"\\]*(?:\\[^][^"\\]*)*"/g;
+const LINE = new RegExp(`^([ \\t]*(?:-H\\s*|export\\s+)?['"]?${NAME}['"]?\\s*[:=]\\s*)(?!["'{\\[])(\\S[^\\n"']*)`, "gim");
 const QUERY = new RegExp(`([?&#](?:${NAME}|key|sig)=)[^&\\s"'#\\\\]+`, "gi");
 const USER = /(\b[a-z][a-z0-9+.-]{0,30}:\/\/)[^\s/@"'\\]+@/gi;
 // Values that are keys whatever their name is: of OpenAI, Anthropic, Google, GitHub, Slack, AWS, Hugging Face and others; JWTs; PEM.
@@ -98,7 +104,11 @@ export function redact(text) {
     return `${start}{${String(body).replace(HEADER_VALUE, `$1"${REPLACEMENT}"`)}}`;
   });
   clean = clean.replace(MEMBER, (_, start, value) => member(start, value));
-  for (const pattern of [NESTED, PARAMETER, KEYWORD, OPTION, ARGUMENT]) {
+  clean = clean.replace(NUMBER, (_, start, escape) => {
+    note("number");
+    return `${start}${escape}"${REPLACEMENT}${escape}"`;
+  });
+  for (const pattern of [NESTED, PARAMETER, KEYWORD, OPTION, QUOTED, ARGUMENT, ASSIGNMENT, ESCAPED]) {
     clean = clean.replace(pattern, (whole, start) => {
       if (whole.slice(start.length).startsWith(REPLACEMENT)) return whole;
       note("argument");

@@ -1,0 +1,144 @@
+"""The tasks of a worker beside its runs: heartbeats, taking over from workers that died, waking runs that were decided.
+
+    heartbeat   A record in the store, with a lease. A worker whose lease has expired counts as dead.
+    take over   The workflows of dead workers are put back into their queues (`resume_workflow`).
+    wake        A run that waited and was decided, by whatever process, gets its next segment.
+
+DBOS recovers the workflows of other executors only with its commercial service. Its public interface lists them by
+executor, and resumes them, also those of a live executor. So the heartbeats decide, and a claim in the store lets one
+worker at a time take over from a dead one. A worker that was only paused is fenced (`worker`).
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+
+from ..ir.errors import ConfigError, StoreError
+from ..run.values.records import DAY, Claim
+from .jobs import RUN_WORKFLOW, SCHEDULE_WORKFLOW, Job, read_outcome, root_run
+from .queues import WORKER_KEY
+from .runs import DurableRuns
+
+_log = logging.getLogger("toolwire.durable")
+
+# Of the claim to take over from a worker: far more than listing and resuming its workflows takes, and short, because the
+# worker that takes over may die, too.
+_TAKE_OVER_SECONDS = 10.0
+_MAX_TAKE_OVERS = 100  # as DBOS's own limit: a run that kills every worker must end
+_MAX_READY = 1000  # runs that one round looks at: those in progress and those to wake
+_WORKFLOWS = [RUN_WORKFLOW, SCHEDULE_WORKFLOW]
+_BEGUN = "begun_at"  # the attribute of a workflow that has the time at which its run began
+_RECORD_NAME = "toolwire worker"  # of a heartbeat, which `toolwire run --list` prints
+
+
+class WorkerRounds:
+    """The tasks of one worker. The methods use the network, and are called in threads."""
+
+    def __init__(self, runs: DurableRuns, executor_id: str, version: str, heartbeat: float) -> None:
+        self._runs = runs
+        self._executor_id = executor_id
+        self._version = version
+        self._heartbeat = heartbeat
+        self._token = secrets.token_hex(16)
+        self._take_over_after = 0.0  # monotonic time
+
+    def begin_heartbeat(self) -> None:
+        key = f"{WORKER_KEY}{self._executor_id}"
+        self._runs.store.claim(self._make_claim(key, self._heartbeat, self._version))
+
+    def renew_heartbeat(self) -> None:
+        """Renew the lease of the heartbeat. A failure is logged: the next attempt is made before the lease expires."""
+        try:
+            if not self._runs.store.renew(f"{WORKER_KEY}{self._executor_id}", self._token, self._heartbeat):
+                self.begin_heartbeat()  # the record was lost, or deleted by a worker that took over
+        except StoreError as error:
+            self.distrust_heartbeats()
+            _log.warning("cannot renew the heartbeat: %s", error)
+
+    def end_heartbeat(self) -> None:
+        """Delete the heartbeat: other workers take over at once."""
+        self._runs.store.release(f"{WORKER_KEY}{self._executor_id}", self._token)
+
+    def distrust_heartbeats(self) -> None:
+        """Take over nothing for a while: while a database is away, the leases of all workers expire."""
+        self._take_over_after = time.monotonic() + self._heartbeat
+
+    def perform(self) -> set[str]:
+        """Take over from dead workers, wake decided runs, and return the workflows that this worker executes."""
+        # One query for all tasks. Its rows are the runs in progress on all machines, without their prompts.
+        pending = self._runs.client.list_workflows(
+            status="PENDING", name=_WORKFLOWS, load_input=False, load_output=False
+        )
+        if time.monotonic() >= self._take_over_after:
+            for executor_id in sorted({workflow.executor_id for workflow in pending} - {self._executor_id, None}):
+                if not self._is_alive(executor_id):
+                    self._take_over(executor_id)
+        self._wake()
+        return {workflow.workflow_id for workflow in pending if workflow.executor_id == self._executor_id}
+
+    def _is_alive(self, executor_id: str) -> bool:
+        record = self._runs.store.get(f"{WORKER_KEY}{executor_id}")
+        return record is not None and record.state == "running"
+
+    def is_in_progress(self, workflow_id: str, executor_id: str) -> bool:
+        """Return whether an executor executes a workflow: it was neither cancelled nor taken over."""
+        found = self._runs.client.list_workflows(workflow_ids=[workflow_id], load_input=False, load_output=False)
+        return any(workflow.status == "PENDING" and workflow.executor_id == executor_id for workflow in found)
+
+    def mark_begun(self, job: Job, record_ttl: float) -> None:
+        """Record that a run begins. Raise ConfigError if it began so long ago that the store may have deleted it.
+
+        Its calls would run twice. A store keeps a run for `record_ttl` after its last step. Half of it is safe whatever
+        the clocks of workers are: a run that began later and is not in the store has made no step.
+        """
+        segments = self._runs.client.list_workflows(
+            workflow_id_prefix=f"{job.run_id}:", name=RUN_WORKFLOW, load_input=False, load_output=False
+        )
+        now = time.time()
+        marks = [(segment.attributes or {}).get(_BEGUN, now) for segment in segments]
+        # The entry of an earlier segment that ended long ago is deleted (`sweep`).
+        is_complete = {f"{job.run_id}:{number}" for number in range(1, job.segment)} <= {
+            segment.workflow_id for segment in segments
+        }
+        if not is_complete or now - min(marks, default=now) > record_ttl / 2:
+            raise ConfigError(
+                f"run {job.run_id!r} has expired in the store", hint="check its effects, then start a new run"
+            )
+        self._runs.client.update_workflow_attributes(job.workflow_id, {_BEGUN: now}, merge=True)
+
+    def _make_claim(self, key: str, lease: float, fingerprint: str = "") -> Claim:
+        return Claim(key, _RECORD_NAME, fingerprint, self._token, lease, DAY, reclaim=True, durable=False)
+
+    def _take_over(self, executor_id: str) -> None:
+        """Put the workflows of a dead worker back into their queues, unless another worker does."""
+        # Without the claim, a second worker could resume a workflow that the first one has resumed and a third has taken.
+        claim = self._make_claim(f"toolwire-take-over/{executor_id}", _TAKE_OVER_SECONDS)
+        if self._runs.store.claim(claim).token != claim.token:
+            return
+        client = self._runs.client
+        try:
+            for workflow in client.list_workflows(
+                status="PENDING", name=_WORKFLOWS, executor_id=executor_id, load_input=False, load_output=False
+            ):
+                count = (workflow.attributes or {}).get("take_overs", 0) + 1
+                if count > _MAX_TAKE_OVERS:
+                    client.cancel_workflow(workflow.workflow_id)
+                    _log.error("run %s was cancelled: %d workers died with it", workflow.workflow_id, count)
+                    continue
+                _log.warning("take over run %s of worker %s, which died", workflow.workflow_id, executor_id)
+                client.update_workflow_attributes(workflow.workflow_id, {"take_overs": count}, merge=True)
+                if self.is_in_progress(workflow.workflow_id, executor_id):  # DBOS resumes a cancelled workflow, too
+                    client.resume_workflow(workflow.workflow_id, queue_name=workflow.queue_name)
+            self._runs.store.resolve(f"{WORKER_KEY}{executor_id}", None)
+        finally:
+            self._runs.store.release(claim.key, claim.token)
+
+    def _wake(self) -> None:
+        """Enqueue the next segment of each run that waited and was decided, itself or in the run of a subagent."""
+        ready = [run.run_id for run in self._runs.store.runs.list("running", _MAX_READY) if not run.token]
+        for workflow, job in self._runs.latest(map(root_run, ready)).values():
+            outcome = read_outcome(workflow)
+            if outcome is not None and outcome.state == "waiting":
+                self._runs.enqueue_job(job.next(), version=workflow.app_version)

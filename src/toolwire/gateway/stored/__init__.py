@@ -1,0 +1,1 @@
+"""The requests about stored responses and conversations, background responses, and compaction."""

@@ -1,0 +1,1 @@
+"""OpenAI Responses over WebSockets: messages of clients, and connections with their lanes."""
