@@ -144,7 +144,7 @@ test-adapters: $(VENV)/test .serving/sglang ## run the plugins on the classes of
 .peers/tuning/installed: PEER := mistralai==2.4.13 together==3.1.1 openai==3.51.0 google-genai==3.3.0  # the versions that learn/submit follows
 .peers/%/installed: Makefile pyproject.toml
 	test -x .peers/$*/bin/python || $(PYTHON) -m venv .peers/$*
-	.peers/$*/bin/python -m pip --quiet --disable-pip-version-check install $(PEER) --editable . pytest pytest-asyncio hypothesis
+	.peers/$*/bin/python -m pip --quiet --disable-pip-version-check install $(PEER) --editable . pytest pytest-asyncio pytest-timeout hypothesis
 	@touch $@
 
 PEERS := pydantic-ai openai-agents langchain llama-index google-adk
