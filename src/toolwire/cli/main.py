@@ -220,7 +220,7 @@ class _MainParser(CommandParser):
         lists = [action for action in self._actions if isinstance(action, argparse._SubParsersAction)]
         abouts = {choice.dest: choice.help or "" for choice in lists[0]._choices_actions}
         left, right = max(map(len, _GROUPS)) + 2, max(map(len, _COMMANDS)) + 2
-        lines = [*wrap_text(_ABOUT, width), ""]
+        lines = wrap_text(_ABOUT, width)
         for group, names in _GROUPS.items():
             for number, name in enumerate(names):
                 title = paint((group if number == 0 else "").ljust(left), "bold")
