@@ -77,7 +77,7 @@ def sample_batch(
     if not tool.pattern:  # a tool without input has one call
         return [[f"{tool.name}()"] for _ in places]
     mask = call_mask(model, tool)
-    prompts = _prompts(model, places, tool)
+    prompts = _prompts(model, places, tool) if places else []
     sample = _sample_branches if model.caches_all_tokens else _sample_rows
     found: list[list[str]] = [[] for _ in places]
     for number, batch in enumerate(_batches(prompts, samples, batch_tokens)):
