@@ -18,7 +18,7 @@ from .terminal.options import add_command, add_flag
 from .terminal.output import json_text, print_note, show_waiting, table
 
 if TYPE_CHECKING:
-    from ..wire.models.vendors import Vendor
+    from ..wire.models.vendor_types import Vendor
 
 
 _PROVIDERS = ("ollama", "vllm", "llamacpp", "lmstudio", "sglang")
