@@ -16,6 +16,7 @@ from ...net.http.transport import Transport, load_transport
 from ...net.model.aws.credentials import AwsSigning
 from ...net.model.endpoint import Endpoint, endpoint_of
 from ...net.model.key_command import KeyCommand
+from ...net.model.saved_rows import use_saved_rows
 from ...net.model.server_facts import ContextSizes, ProbedTransport, has_model_list, is_answering
 from ...wire.models.capabilities import CapabilityRow
 from ...wire.models.vendor_types import Vendor
@@ -46,6 +47,7 @@ class ConfiguredUpstream:
 
         Raise ConfigError if the row is wrong.
         """
+        use_saved_rows(environment)
         self.name = name
         self.row = row
         self._vendor = find_vendor(name, row)
@@ -148,6 +150,7 @@ def _location(name: str) -> str:
 
 def upstreams_from_environment(environment: Mapping[str, str]) -> dict[str, UpstreamRow]:
     """List the providers whose key is set, and the settings that they require."""
+    use_saved_rows(environment)
     return {name: UpstreamRow(name) for name in names() if _is_configured(find(name), environment)}
 
 

@@ -51,6 +51,7 @@ from .endpoint_request import AnswerStream, EndpointRequest
 from .health import TargetHealth
 from .interface import as_request, check_request
 from .replies import LossLog, describe_refusal, drain, read_reply_body, refuse_web_page, transport_losses
+from .saved_rows import use_saved_rows
 from .server_facts import ContextSize, ContextSizes
 from .upstream_exchange import (
     ERROR_LIMIT,
@@ -100,6 +101,7 @@ class ModelClient:
         repair: ModelClient | None = None,
         **options: Unpack[EndpointOptions],
     ) -> None:
+        use_saved_rows(os.environ)
         self._endpoint = model if isinstance(model, Endpoint) else resolve(model, os.environ, **options)
         if isinstance(text, EmulationSettings) and text.prompt_options(self._endpoint.model) is not None:
             self._endpoint = self._endpoint.at_completions(text.kept_tokens)

@@ -9,6 +9,7 @@ its own has a Surface for each.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
 from msgspec.structs import replace
@@ -392,17 +393,24 @@ _ROWS = (
         transport="toolwire.learn.toolken.serving:ToolkenTransport",
     ),
 )
-_BY_NAME = {row.name: row for row in _ROWS}
+BUILTIN: Mapping[str, Vendor] = {row.name: row for row in _ROWS}
+_by_name = dict(BUILTIN)  # with the rows of an update; see `row_update`
+
+
+def use_rows(rows: Iterable[Vendor]) -> None:
+    """Use these rows, and the built-in rows of other vendors, in this process."""
+    _by_name.clear()
+    _by_name.update(BUILTIN, **{row.name: row for row in rows})
 
 
 def names() -> list[str]:
     """Return the names of all vendors."""
-    return sorted(_BY_NAME)
+    return sorted(_by_name)
 
 
 def find(name: str) -> Vendor:
     """Return the row of a vendor; raise ConfigError with the closest name if there is none."""
-    row = _BY_NAME.get(name.lower())
+    row = _by_name.get(name.lower())
     if row is None:
         close_matches = get_close_matches(name.lower(), names(), 1, 0.7)
         hint = f"did you mean {close_matches[0]!r}?" if close_matches else "`toolwire models` lists the providers"
