@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 from datetime import UTC, datetime
 
 import pytest
@@ -11,17 +12,18 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
 from gateway_client import post
-from serving import serving
+from serving import listening, serving
 from tables import every_case
 from toolwire import Message, ModelClient, Request, Response, Text
 from toolwire.gateway.app import Gateway
 from toolwire.gateway.config.parsing import parse_settings
 from toolwire.gateway.litellm.conversion import convert_litellm
+from toolwire.gateway.observe.telemetry import open_telemetry
 from toolwire.ir import Stop
 from toolwire.ir.errors import ConfigError
 from toolwire.ir.response import Fault
 from toolwire.net.model.endpoint import resolve
-from toolwire.testing import Upstream
+from toolwire.testing import RawReply, Upstream
 
 HELLO = Response(parts=(Text("Hello"),), stop=Stop("stop"))
 KEYS = {
@@ -254,3 +256,40 @@ def test_litellm_entries_of_mantle_are_converted():
 
     assert converted("gpt") == ("bedrock-mantle", "eu-west-1", "work", "openai.gpt-oss-120b")
     assert converted("claude") == ("bedrock-mantle-anthropic", "us-west-2", None, "anthropic.claude-opus-4-7")
+
+
+def test_secrets_are_in_no_log_and_no_recording(tmp_path, caplog):
+    """Not even if the upstream repeats them."""
+    secrets = (KEYS["AWS_SECRET_ACCESS_KEY"], KEYS["AWS_SESSION_TOKEN"])
+    echo = RawReply(json.dumps({"error": {"message": f"bad {' and '.join(secrets)}"}}).encode(), status=400)
+    document = {"log": {"file": str(tmp_path / "log"), "bodies": True}, "trace": {"record": str(tmp_path / "traces")}}
+
+    async def run():
+        async with Upstream(echo, HELLO) as upstream:
+            settings = {**document, "upstreams": gateway_row(upstream.url)}
+            telemetry = open_telemetry(parse_settings(settings), ENVIRONMENT)
+            on_key = telemetry.redactor.add_temporary_secret
+            gateway = Gateway(
+                parse_settings(settings),
+                environment=ENVIRONMENT,
+                sinks=telemetry.sinks,
+                transports=telemetry.transports(),
+                on_key=on_key,
+            )
+            try:
+                async with listening(telemetry.wrap(gateway)) as url:
+                    _, _, body = await post(url, body=CHAT)
+                    assert (await post(url, body=CHAT))[0] == 200
+                logging.getLogger("toolwire.gateway").warning("a message with %s", secrets)
+            finally:
+                await telemetry.aclose()
+            return body, [received.headers["authorization"] for received in upstream.requests]
+
+    caplog.set_level(logging.DEBUG)
+    body, signatures = asyncio.run(run())
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert any("traces" in path.parts for path in files), files
+    written = "".join(path.read_text() for path in files) + body.decode()
+    assert "a message with" in written
+    for secret in (*secrets, *(signature.rpartition("Signature=")[2] for signature in signatures)):
+        assert secret not in written

@@ -18,7 +18,7 @@ from ...wire.models.capabilities import CapabilityRow
 from ...wire.models.vendor_types import ApiKey, Vendor
 from ..http.head import is_header_value, origin_of
 from .aws.credentials import AwsCredentialCache, AwsSigning, command_source
-from .aws.profiles import read_profile
+from .aws.profiles import region_of_profile
 from .aws.signature import SigningScope
 from .endpoint_settings import AddressSettings, EndpointAddress, read_setting
 from .key_command import KeyCommand
@@ -65,7 +65,7 @@ def with_region(
     """Return the settings with the region of the profile if neither they nor the environment name a region."""
     if settings.location is not None or any(environment.get(name) for name in vendor.variables["location"]):
         return settings
-    return replace(settings, location=read_profile(environment, profile).get("region"))
+    return replace(settings, location=region_of_profile(environment, profile))
 
 
 def _find_signing(

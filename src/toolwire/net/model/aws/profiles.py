@@ -9,6 +9,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 from configparser import Error, RawConfigParser
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,6 +47,20 @@ def read_profile(environment: Mapping[str, str], name: str | None) -> AwsProfile
         hint = "`aws configure list-profiles` lists the profiles"
         raise ConfigError(f"the shared files of AWS have no profile {wanted!r}", hint=hint)
     return AwsProfile(found, config, credentials or {})
+
+
+def region_of_profile(environment: Mapping[str, str], name: str | None) -> str | None:
+    """Return the region of a profile, or None. The files are read once, because a gateway asks for each model.
+
+    Raise ConfigError as `read_profile`.
+    """
+    variables = ("HOME", "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", *_PROFILE_VARIABLES)
+    return _read_region(tuple((variable, environment.get(variable, "")) for variable in variables), name)
+
+
+@lru_cache(16)
+def _read_region(variables: tuple[tuple[str, str], ...], name: str | None) -> str | None:
+    return read_profile(dict(variables), name).get("region")
 
 
 def _profile_name(title: str) -> str | None:
