@@ -1,8 +1,10 @@
 """Rows of vendors against the newest SDKs: from the same environment, both send to one URL with one authentication."""
 
 import os
+from importlib import import_module
 
 import anthropic
+import httpx
 import httpx2
 import openai
 import pytest
@@ -123,12 +125,11 @@ MORE_CASES = [
         for location in ("global", "us", "europe-west1")
     ),
 ]  # fmt: skip
-# Wires and servers that no SDK of their own serves here, or that have no address in common; azure and azure-responses are
+# Vendors without an SDK for this protocol, and servers without a common address; azure and azure-responses are
 # compared in test_vendor_requests.py.
 WITHOUT_SDK = frozenset(
-    "alibaba azure azure-responses cerebras cohere compatible deepinfra deepseek fireworks groq huggingface llamacpp "
-    "lmstudio local minimax mistral mistral-responses moonshot nvidia ollama ollama-chat openrouter perplexity sglang "
-    "tgi together toolken vllm xai zai".split()
+    "alibaba azure azure-responses cohere compatible deepinfra deepseek huggingface llamacpp lmstudio local minimax "
+    "moonshot nvidia ollama ollama-chat openrouter sglang tgi toolken vllm xai zai".split()
 )
 
 
@@ -195,10 +196,61 @@ def test_row_signs_for_the_service_and_region_of_the_sdk(name, ask, variables, e
 
 
 def test_every_row_is_compared_or_has_no_sdk():
-    assert set(names()) == set(CASES) | WITHOUT_SDK - {"compatible"}
-    assert not set(CASES) & WITHOUT_SDK
+    assert set(names()) == CASES.keys() | OPTIONAL_SDKS.keys() | WITHOUT_SDK - {"compatible"}
+    assert not (CASES.keys() | OPTIONAL_SDKS.keys()) & WITHOUT_SDK
 
 
 def test_domains_of_bedrock_are_those_of_the_sdk():
     for region, url in find("bedrock-openai").base_urls.items():
         assert url == f"https://bedrock-runtime.{region}.{_runtime_dns_suffixes(region)[0]}/openai/v1"
+
+
+def complete(sdk):
+    sdk.chat.completions.create(model="m", messages=[{"role": "user", "content": "hi"}])
+
+
+# SDKs that only some installations have: the row, the module, the class, its arguments, and a request.
+OPTIONAL_SDKS = {
+    "groq": ("groq", "Groq", {"max_retries": 0}, complete),
+    "together": ("together", "Together", {"max_retries": 0}, complete),
+    "cerebras": ("cerebras.cloud.sdk", "Cerebras", {"max_retries": 0, "warm_tcp_connection": False}, complete),
+    "fireworks": ("fireworks", "Fireworks", {"max_retries": 0}, complete),
+    "perplexity": ("perplexity", "Perplexity", {"max_retries": 0}, complete),
+    "mistral": (
+        "mistralai.client",
+        "Mistral",
+        {},
+        lambda sdk: sdk.chat.complete(model="m", messages=[{"role": "user", "content": "hi"}]),
+    ),
+    "mistral-responses": (
+        "mistralai.client",
+        "Mistral",
+        {},
+        lambda sdk: sdk.responses.create(model="m", input="hi"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OPTIONAL_SDKS)
+def test_row_sends_to_the_url_of_an_optional_sdk(name, environment, monkeypatch):
+    module, kind, options, ask = OPTIONAL_SDKS[name]
+    try:
+        sdk = import_module(module)
+    except ImportError as error:
+        pytest.skip(f"cannot import {module}: {error}")
+    variable = find(name).keys[0].variable
+    monkeypatch.setenv(variable, KEY)
+    requests = []
+
+    def answer(request):
+        requests.append(request)
+        return httpx.Response(400, json={})
+
+    client = httpx.Client(transport=httpx.MockTransport(answer))
+    argument = "client" if module.startswith("mistralai") else "http_client"
+    with pytest.raises(Exception, match="400"):
+        ask(getattr(sdk, kind)(**{argument: client}, **options))
+    (request,) = requests
+    endpoint = resolve(f"{name}/m", {variable: KEY})
+    assert endpoint.url(stream=False) == str(request.url)
+    assert endpoint.secrets == {"authorization": request.headers["authorization"]}
