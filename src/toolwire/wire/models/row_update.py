@@ -25,6 +25,7 @@ from ...schema.dialects import dialect
 from ..loopback import is_loopback
 from . import profiles, vendors
 from .capabilities import CapabilityRow, parse_capability_rows, refuse_unknown_field
+from .rows import ROWS
 from .vendor_codecs import vendor_codec
 from .vendor_types import ApiKey, Surface, Vendor
 
@@ -76,7 +77,7 @@ def parse_row_update(document: JSON) -> RowUpdate:
         models = parse_capability_rows(found.models)
     except ConfigError as error:
         raise ConfigError(f"models: {error.message}", hint=error.hint) from None
-    known = {(field, getattr(row.capabilities, field)) for row in profiles.ROWS for field in ("name", "id")}
+    known = {(field, getattr(row.capabilities, field)) for row in ROWS for field in ("name", "id")}
     for number, row in enumerate(models):
         for field in ("name", "id"):
             _refuse_pattern((field, getattr(row.capabilities, field)), known, f"models: row {number}.{field}")
@@ -153,7 +154,7 @@ def use_row_update(update: RowUpdate | None) -> None:
 def compare_rows(before: RowUpdate | None, after: RowUpdate | None) -> Iterator[RowChange]:
     """Yield the differences of the rows in use before and after an update; None: the built-in rows only."""
     old, new = (
-        vendors.BUILTIN | ({} if update is None else {row.name: row for row in update.vendors})
+        {**vendors.BUILTIN, **{row.name: row for row in (() if update is None else update.vendors)}}
         for update in (before, after)
     )
     for name in sorted(old.keys() | new.keys()):
@@ -171,8 +172,8 @@ def _compare_vendors(name: str, before: Vendor | None, after: Vendor | None) -> 
     for field in Vendor.__struct_fields__:
         values = [None if row is None else getattr(row, field) for row in (before, after)]
         if values[0] != values[1]:
-            texts = ["" if value is None else _show(value) for value in values]
-            yield RowChange(f"vendor {name}", field, *texts, moves_keys=field in _ADDRESS_FIELDS)
+            old, new = ("" if value is None else _show(value) for value in values)
+            yield RowChange(f"vendor {name}", field, old, new, moves_keys=field in _ADDRESS_FIELDS)
 
 
 def _show(value: object) -> str:
