@@ -42,6 +42,7 @@ DYNAMIC = {
         rb'"(?:model|(?!model")(?i:model(?:s|\xc5\xbf)))"\s*+:|\\u(?:00[4-7]|017[fF])',
     ],
     ("gateway/config/parsing.py", "find_rule_problems"): OF_THE_OPERATOR,
+    ("net/model/endpoint_credentials.py", "is_own_origin"): "Vendor.hosts",
     ("net/model/endpoint_settings.py", "_has_version"): "Surface.api_versions",
     ("net/model/pass_through.py", "has_valid_ids"): "Limits.id",
     ("openapi/security.py", "__init__"): LITERALS,

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, cast
 from ..ir.errors import ConfigError, MissingExtra
 from ..ir.losses import Loss
 from ..net.model.client import ModelClient
-from ..net.model.endpoint import EndpointOptions
+from ..net.model.endpoint_credentials import EndpointOptions
 from ..net.threads import iterate_blocking, run_blocking
 from .sdk_call import SdkRequest
 from .sdk_server import SdkAnswerHead, SdkServer

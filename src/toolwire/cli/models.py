@@ -1,4 +1,4 @@
-"""`toolwire models`: list the providers and their keys, ask a provider or server for its models, or show a model's facts.
+"""`toolwire models`: list the providers and their keys, ask a provider for its models, show a model, or update the rows.
 
 The model servers of this machine are found by a short request to their usual addresses.
 """
@@ -18,7 +18,7 @@ from .terminal.options import add_command, add_flag
 from .terminal.output import json_text, print_note, show_waiting, table
 
 if TYPE_CHECKING:
-    from ..wire.models.vendors import Vendor
+    from ..wire.models.vendor_types import Vendor
 
 
 _PROVIDERS = ("ollama", "vllm", "llamacpp", "lmstudio", "sglang")
@@ -59,7 +59,8 @@ async def _ask(provider: str, base_url: str, seconds: float) -> LocalServer | No
 
 
 _HELP = """\
-List the providers with the state of their keys, ask one provider for its models, or show a model.
+List the providers with the state of their keys, ask one provider for its models, show a model, or
+use newer rows about providers and models than those of this version.
 
 examples:
   toolwire models                      providers: how to name their models, and whether a key is set
@@ -71,10 +72,13 @@ examples:
   toolwire models show deepseek/deepseek-v4-pro        at one provider
   toolwire models show glm-4.6 --json | jq '.facts[].capabilities.window.value'
   toolwire models show house-7b --capabilities models.json
+  toolwire models update https://example.com/rows.json     show the differences; changes nothing
+  toolwire models update rows.json --sha256 HASH           use the rows with this hash
+  toolwire models update --revert                          go back to the rows before
 
 Keys are read from the environment and never shown.
-exit codes: 0 done   1 nothing is known about the model   2 unknown provider, no key, or
-the server is unreachable
+exit codes: 0 done   1 nothing is known about the model, or the rows are not used yet
+2 unknown provider, no key, rows that cannot be used, or the server is unreachable
 """
 
 
@@ -82,23 +86,36 @@ def add_to(commands: Any) -> None:
     """Register `toolwire models` with its options."""
     parser = add_command(commands, "models", "list the providers and their models", _HELP, run)
     parser.add_argument(
-        "provider", nargs="?", metavar="PROVIDER", help="ask this provider for its models; `show`: show a model"
+        "provider", nargs="?", metavar="PROVIDER", help="ask this provider for its models; `show`, `update`"
     )
-    parser.add_argument("name", nargs="?", metavar="NAME", help="with show: MODEL or PROVIDER/MODEL")
+    parser.add_argument(
+        "name", nargs="?", metavar="NAME", help="with show: MODEL or PROVIDER/MODEL; with update: a file or URL"
+    )
     parser.add_argument("--base-url", metavar="URL", help="base URL, if it is not the provider's")
     parser.add_argument(
         "--timeout", type=positive_seconds, default=10.0, metavar="SECONDS", help="timeout of the request (10)"
     )
     parser.add_argument("--wire", metavar="WIRE", help="with show: only the facts on this wire")
     parser.add_argument("--capabilities", metavar="FILE", help="with show: a JSON file of capability rows")
+    parser.add_argument("--sha256", metavar="HASH", help="with update: use the rows if this is their hash")
+    add_flag(parser, "--revert", "with update: go back to the rows before")
     add_flag(parser, "--json", "print JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the providers, the models of a provider, or the facts about a model.
+    """Print the providers, the models of a provider, or the facts about a model; or update the rows.
 
-    Raises `ConfigError` for `show` without a model, and for its arguments without `show`.
+    Raises `ConfigError` for `show` without a model, and for arguments of `show` and `update` without them.
     """
+    if arguments.provider == "update":
+        from .models_update import update_rows
+
+        return update_rows(arguments.name, arguments.sha256, revert=arguments.revert, as_json=arguments.json)
+    if arguments.sha256 is not None or arguments.revert:
+        raise ConfigError("--sha256 and --revert need `update`", hint="write: toolwire models update FILE")
+    from ..net.model.saved_rows import use_saved_rows
+
+    use_saved_rows(os.environ)
     if arguments.provider == "show":
         from .models_show import show_model
 

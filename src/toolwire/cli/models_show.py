@@ -14,7 +14,7 @@ from ..ir.errors import ConfigError
 from ..ir.terminal import neutralise_line
 from ..wire import get, names
 from ..wire.models.capabilities import CapabilityRow
-from ..wire.models.profiles import match_capabilities, normalise_model
+from ..wire.models.profiles import known_rows, match_capabilities, normalise_model
 from ..wire.models.rows import ROWS
 from .terminal.output import json_text, paint, paragraph, table, terminal_width
 
@@ -63,7 +63,7 @@ def _group_by_scope(name: str, rows: tuple[CapabilityRow, ...]) -> list[FactGrou
     """
     names = (name.lower(), normalise_model(name))
     scopes: dict[tuple[tuple[str, ...], tuple[str, ...]], dict[str, CapabilityRow]] = {}
-    for row in (*rows, *ROWS):
+    for row in known_rows(rows):
         if row.matches(names):
             vendors = () if row.vendors == ("*",) else row.vendors
             facts = scopes.setdefault((row.wires, vendors), {})

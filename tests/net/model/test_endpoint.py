@@ -188,11 +188,11 @@ LITELLM = {"TOGETHERAI_API_KEY": KEY, "HOSTED_VLLM_API_BASE": "http://127.0.0.1:
 @every_case(
     ("model", "vendor", "url"),
     [
-        ("together_ai/a/b", "together", "https://api.together.xyz/v1/chat/completions"),
+        ("together_ai/a/b", "together", "https://api.together.ai/v1/chat/completions"),
         ("hosted_vllm/a/b", "vllm", "http://127.0.0.1:9/v1/chat/completions"),
         ("ollama_chat/qwen3:8b", "ollama", "http://localhost:11434/api/chat"),
         ("lm_studio/a", "lmstudio", "http://localhost:1234/v1/chat/completions"),
-        ("Together_AI/a", "together", "https://api.together.xyz/v1/chat/completions"),
+        ("Together_AI/a", "together", "https://api.together.ai/v1/chat/completions"),
     ],
 )
 def test_prefix_and_variables_of_litellm_are_accepted(model, vendor, url):

@@ -18,9 +18,10 @@ class KeyedEndpoint:
     def url(self, *, stream):
         return "https://upstream.example/stream" if stream else "https://upstream.example/whole"
 
-    def drop_key(self, secrets):
-        self.dropped.append(secrets)
-        return self.renews
+    def drop_key(self, status, secrets):
+        if status == 401:
+            self.dropped.append(secrets)
+        return status == 401 and self.renews
 
 
 class Sent:

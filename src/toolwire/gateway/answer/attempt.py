@@ -210,7 +210,11 @@ class Attempt(Struct, eq=False):
         rejected: RejectedAnswer | None = None
         meaning: ReplyMeaning = "resend"
         while meaning == "resend":
-            secrets = endpoint.secrets if endpoint.key_command is None else await endpoint.authorise()
+            secrets = (
+                endpoint.secrets
+                if endpoint.has_fixed_secrets
+                else await endpoint.authorise("POST", url, headers, out.body)  # an upload is never signed
+            )
             seconds = min(self._deadline - context.dependencies.clock(), target.upstream.row.timeout)
             body = out.body if out.upload is None else out.upload
             async with target.upstream.transport.post(url, headers, secrets, body, seconds) as reply:

@@ -69,7 +69,7 @@ _CALLBACKS = "metrics: /metrics, with client keys by [server] metrics_key_env; s
 _PRICES = SettingNote("prices of tokens", "toolwire counts tokens, not money: [state] usage")
 _CACHE = SettingNote("caches responses", "set cache = SECONDS in [models.NAME]")
 _REDIS = SettingNote("shares the router's state in Redis", '[state] url_env = "REDIS_URL" shares limits')
-_AWS = SettingNote("credentials or region of Amazon Web Services")
+_AWS = SettingNote("credentials of AWS", "set the variables of AWS, or profile of the upstream")
 _GUARDRAILS = SettingNote("checks requests and answers", "run such checks in the client or in a proxy in front")
 _FILES = SettingNote("endpoints for files, batches or fine-tuning, which toolwire does not serve")
 _TAGS = SettingNote(
@@ -122,8 +122,8 @@ KNOWN_SETTINGS: dict[str, SettingNote] = {
     "max_budget": _BUDGET,
     "budget_duration": _BUDGET,
     "max_new_tokens": SettingNote("a provider's name for max_tokens", "set max_tokens in the defaults of the upstream"),
-    **dict.fromkeys(("aws_region_name", "aws_access_key_id", "aws_secret_access_key", "aws_batch_role_arn"), _AWS),
-    **dict.fromkeys(("aws_session_token", "aws_profile_name", "aws_role_name", "aws_session_name"), _AWS),
+    **dict.fromkeys(("aws_access_key_id", "aws_secret_access_key", "aws_batch_role_arn"), _AWS),
+    **dict.fromkeys(("aws_session_token", "aws_role_name", "aws_session_name"), _AWS),
     **dict.fromkeys(("s3_bucket_name", "s3_region_name", "s3_access_key_id", "s3_secret_access_key"), _FILES),
     # router_settings
     "routing_strategy": SettingNote("chooses deployments by load, latency or cost", "targets are chosen by weight"),

@@ -11,7 +11,7 @@ from ...ir.errors import ConfigError
 from ...ir.pointer import JSON, Object
 from ...net.model.endpoint_settings import parse_defaults
 from ...wire.loopback import is_loopback
-from ...wire.models.litellm import PROVIDERS, ProviderPrefix
+from ...wire.models.litellm import PROVIDERS, ProviderPrefix, provider_of
 from ...wire.models.vendors import find
 from ..config.settings import UpstreamRow
 from .equivalents import (
@@ -30,6 +30,7 @@ _READ = frozenset(
         *("model", "api_base", "base_url", "api_key", "api_version", "timeout", "request_timeout", "stream_timeout"),
         *("weight", "rpm", "tpm", "max_retries", "num_retries", "extra_headers", "headers", "extra_body"),
         *("custom_llm_provider", "organization", "vertex_project", "vertex_location", "vertex_ai_project"),
+        *("aws_region_name", "aws_profile_name"),
         *("vertex_ai_location", "deployment_id", "max_tokens", "max_completion_tokens", "reasoning_effort"),
     }
 )
@@ -153,18 +154,20 @@ class EntryConverter:
         return {"key_env": variable}
 
     def _read_provider_settings(self, provider: str | None, params: Object) -> dict[str, Any]:
-        """Return the API version for Azure, or the project and location for Vertex AI. Other providers have none."""
+        """Return the API version for Azure, and the project, region or profile for other clouds."""
         if provider is None:
             return {}
         if provider.startswith("azure"):
             version = params.get("api_version")
             return {} if version is None else {"api_version": self._resolve(version, "api_version")}
-        if not provider.startswith("vertex"):
-            return {}
-        names = {
-            "project": ("vertex_project", "vertex_ai_project"),
-            "location": ("vertex_location", "vertex_ai_location"),
-        }
+        names: dict[str, tuple[str, ...]] = {}
+        if provider.startswith("vertex"):
+            names = {
+                "project": ("vertex_project", "vertex_ai_project"),
+                "location": ("vertex_location", "vertex_ai_location"),
+            }
+        elif provider.startswith("bedrock"):
+            names = {"location": ("aws_region_name",), "profile": ("aws_profile_name",)}
         found = {
             ours: next((params[name] for name in theirs if params.get(name)), None) for ours, theirs in names.items()
         }
@@ -227,18 +230,16 @@ def _read_entry(entry: JSON) -> tuple[str, Object, Object]:
 
 
 def _choose_provider(row: ProviderPrefix, prefix: str, model: str) -> tuple[ProviderPrefix, str]:
-    """Return the provider of a model, and its name. Its publisher at Vertex AI, or `responses/`, decides the protocol.
+    """Return the provider of a model, and its name. Its publisher at a cloud, or `responses/`, decides the protocol.
 
     Raise UnusableEntry for other publishers than Google and Anthropic.
     """
     if prefix.startswith("vertex_ai"):
-        if model.startswith("claude"):
-            return row._replace(provider="vertex-anthropic"), model
-        if not model.startswith("gemini"):
+        if not model.startswith(("gemini", "claude")):
             raise UnusableEntry(f"vertex_ai/{model} is not supported", "Gemini and Claude models are supported")
     if model.startswith("responses/") and prefix in ("openai", "azure"):
         return row._replace(provider={"openai": "openai", "azure": "azure-responses"}[prefix]), model[10:]
-    return row, model
+    return row._replace(provider=row.provider and provider_of(row.provider, model)), model
 
 
 def _provider_at(base_url: str | None, provider: str | None) -> str | None:

@@ -109,6 +109,7 @@ def _takes_bytes(target: Target, wire: str, renamed: Mapping[str, str], dependen
         target.kept_wire == wire
         and target.row.tools
         and target.endpoint.renamed_fields == renamed
+        and target.endpoint.signing is None  # a signature covers the whole body
         and not target.row.cache
         and not target.refused_media  # images are searched for
         and not may_need_services(dependencies.hosted, target.endpoint.wire, target.capabilities)

@@ -145,7 +145,7 @@ def make_target(upstream: ConfiguredUpstream, model: str, row: ModelRow, table: 
         and endpoint.wire.name not in ENVELOPE_WIRES
         and not row.cache
         and upstream.context_sizes is None
-        and endpoint.key_command is None
+        and endpoint.has_fixed_secrets
         and endpoint.vendor.transport is None
     )
     label, renamed_fields = f"{upstream.name}/{model}", tuple(endpoint.renamed_fields)

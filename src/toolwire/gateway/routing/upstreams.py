@@ -13,11 +13,14 @@ from ...ir.errors import ConfigError
 from ...ir.hints import translate_hint
 from ...net.http.client import HttpTransport
 from ...net.http.transport import Transport, load_transport
+from ...net.model.aws.credentials import AwsSigning
 from ...net.model.endpoint import Endpoint, endpoint_of
 from ...net.model.key_command import KeyCommand
+from ...net.model.saved_rows import use_saved_rows
 from ...net.model.server_facts import ContextSizes, ProbedTransport, has_model_list, is_answering
 from ...wire.models.capabilities import CapabilityRow
-from ...wire.models.vendors import COMPATIBLE, Vendor, find, names
+from ...wire.models.vendor_types import Vendor
+from ...wire.models.vendors import COMPATIBLE, find, names
 from ..config.notation import toml_location
 from ..config.settings import Settings, UpstreamRow
 
@@ -44,6 +47,7 @@ class ConfiguredUpstream:
 
         Raise ConfigError if the row is wrong.
         """
+        use_saved_rows(environment)
         self.name = name
         self.row = row
         self._vendor = find_vendor(name, row)
@@ -53,10 +57,18 @@ class ConfiguredUpstream:
         self._key = _read_key(name, row, environment)
         self._key_command = _make_key_command(name, row, environment, on_key)  # shared by all models
         self._endpoints: dict[tuple[str, tuple[str, ...] | None], Endpoint] = {}
+        self._signing: AwsSigning | None = None  # shared by all models
         endpoint = self.endpoint("any")  # report a wrong row at the start, not at the first request
+        if endpoint.signing is not None:
+            self._signing = endpoint.signing
+            self._signing.credentials.on_key = on_key
+            with _at_row(name):
+                self._signing.credentials.find_source()
         if row.websocket and endpoint.wire.name != "openai_responses":
             hint = 'set wire = "openai_responses", or remove websocket'
             raise ConfigError(f"{_location(name)}: only OpenAI Responses has WebSockets", hint=hint)
+        if row.websocket and endpoint.signing is not None:
+            raise ConfigError(f"{_location(name)}: a WebSocket cannot be signed", hint="remove websocket, or set a key")
         self.prober = None  # sends the requests of `is_answering`
         if isinstance(self.transport, ProbedTransport) and has_model_list(endpoint):
             self.prober = self.transport.for_probes()
@@ -113,6 +125,9 @@ class ConfiguredUpstream:
                 api_version=row.api_version,
                 project=row.project,
                 location=row.location,
+                workspace=row.workspace,
+                profile=row.profile,
+                signing=self._signing,
                 headers=row.headers,
                 extra_body=row.extra_body,
                 defaults=row.defaults,
@@ -135,18 +150,27 @@ def _location(name: str) -> str:
 
 def upstreams_from_environment(environment: Mapping[str, str]) -> dict[str, UpstreamRow]:
     """List the providers whose key is set, and the settings that they require."""
+    use_saved_rows(environment)
     return {name: UpstreamRow(name) for name in names() if _is_configured(find(name), environment)}
 
 
 def _is_configured(vendor: Vendor, environment: Mapping[str, str]) -> bool:
-    """Check the environment variables of a provider: a key, and an address and a project where they are required."""
+    """Check the environment variables of a provider: a key, and an address and other settings where they are required."""
 
     def is_set(*variables: str | None) -> bool:
         return any(environment.get(variable or "", "").strip() for variable in variables)
 
-    has_address = bool(vendor.base_url) or is_set(vendor.base_variable)
-    has_project = "project" not in vendor.variables or is_set(*vendor.variables["project"])
-    return has_address and has_project and is_set(*(key.variable for key in vendor.keys))
+    has_own_base = is_set(vendor.base_variable)
+    has_address = bool(vendor.base_url) or has_own_base
+    required = [
+        name
+        for name in vendor.variables
+        if name != "api_version"
+        and not (name == "location" and vendor.location)
+        and not (has_own_base and f"{{{name}}}" in vendor.base_url and not vendor.surfaces)
+    ]
+    has_settings = all(is_set(*vendor.variables[name]) for name in required)
+    return has_address and has_settings and is_set(*(key.variable for key in vendor.keys))
 
 
 def known_keys(rows: Mapping[str, UpstreamRow], environment: Mapping[str, str]) -> list[str]:

@@ -289,7 +289,7 @@ class ResponsesApi:
         query = "&".join(filter(None, (base.query, query)))
         url = urlunsplit((base.scheme, base.netloc, f"{base.path}/{path}", query, ""))
         try:
-            secrets = await endpoint.authorise()
+            secrets = await endpoint.authorise(method, url, endpoint.headers, body)
             transport = self._transports.of(upstream.name, upstream.row)
             async with transport.send(method, url, endpoint.headers, secrets, body, upstream.row.timeout) as reply:
                 if 200 <= reply.status < 300:

@@ -22,7 +22,8 @@ from ...ir.errors import ConfigError
 from ...net.http.client import HttpTransport
 from ...net.http.head import is_header_value, origin_of, parse_base_url
 from ...net.model.key_command import KeyCommand
-from ...wire.models.vendors import Vendor, find
+from ...wire.models.vendor_types import Vendor
+from ...wire.models.vendors import find
 from .mistral_service import MistralService
 from .openai_service import OpenAIService
 from .service import TuningService

@@ -45,11 +45,13 @@ from ...wire.protocol import Capabilities
 from ..http.client import HttpTransport
 from ..http.transport import Reply, Transport, load_transport
 from ..threads import iterate_blocking, run_blocking
-from .endpoint import Endpoint, EndpointOptions, resolve
+from .endpoint import Endpoint, resolve
+from .endpoint_credentials import EndpointOptions
 from .endpoint_request import AnswerStream, EndpointRequest
 from .health import TargetHealth
 from .interface import as_request, check_request
 from .replies import LossLog, describe_refusal, drain, read_reply_body, refuse_web_page, transport_losses
+from .saved_rows import use_saved_rows
 from .server_facts import ContextSize, ContextSizes
 from .upstream_exchange import (
     ERROR_LIMIT,
@@ -76,9 +78,9 @@ class ModelClient:
     `repair`: the client of another model, with native calls, that repairs calls in a text format; by default, this
     model is asked again. A repaired call of a tool that changes something is not run, see `toolwire.run.session.auxiliary`.
 
-    Options of the endpoint: `base_url`; `key`, or `key_command`, an argument vector that prints the key; `auth`, "key"
-    or "bearer"; `wire`, instead of the provider's default; `insecure`, which allows plain HTTP to other machines;
-    `api_version`, `project` and `location`, where a provider needs them; `headers` to add; `extra_body`, fields to
+    Options of the endpoint: `base_url`; `key`, or `key_command`, an argument vector that prints the key; `auth`, "key",
+    "bearer" or "sigv4"; `wire`, instead of the provider's default; `insecure`, which allows plain HTTP to other machines;
+    `api_version`, `project`, `location`, `workspace` and `profile`, where a provider needs them; `headers` to add; `extra_body`, fields to
     merge into the encoded body; `defaults`, parameters for requests that do not set them; `context_max`, the largest
     context to load, for Ollama.
     """
@@ -99,6 +101,7 @@ class ModelClient:
         repair: ModelClient | None = None,
         **options: Unpack[EndpointOptions],
     ) -> None:
+        use_saved_rows(os.environ)
         self._endpoint = model if isinstance(model, Endpoint) else resolve(model, os.environ, **options)
         if isinstance(text, EmulationSettings) and text.prompt_options(self._endpoint.model) is not None:
             self._endpoint = self._endpoint.at_completions(text.kept_tokens)
@@ -371,7 +374,7 @@ class ModelClient:
             sent_at = clock()
             sent += 1
             # In each attempt: a key from a command may have expired, or was dropped after a status 401 ("resend").
-            secrets = await endpoint.authorise()
+            secrets = await endpoint.authorise("POST", exchange.url, endpoint_request.headers, endpoint_request.body)
             post = self._transport.post(
                 exchange.url, endpoint_request.headers, secrets, endpoint_request.body, deadline - clock()
             )

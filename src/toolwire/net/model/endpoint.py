@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from typing import Literal, NamedTuple, TypedDict, Unpack
-from urllib.parse import urlsplit
+from typing import Unpack
 
 from msgspec.structs import replace
 
@@ -21,9 +20,11 @@ from ...wire.models.capabilities import CapabilityRow, ModelCapabilities
 from ...wire.models.litellm import find_prefixed
 from ...wire.models.profiles import match_capabilities, split_model
 from ...wire.models.vendor_codecs import surface_codec, vendor_codec
-from ...wire.models.vendors import COMPATIBLE, ApiKey, Surface, Vendor, find, names
+from ...wire.models.vendor_types import Surface, Vendor
+from ...wire.models.vendors import COMPATIBLE, find, names
 from ...wire.protocol import Wire
-from ..http.head import CustomHeaders, expand_headers, is_header_value, origin_of
+from ..http.head import CustomHeaders, expand_headers
+from .endpoint_credentials import EndpointCredentials, EndpointOptions, find_credentials, is_own_origin, with_region
 from .endpoint_settings import (
     AddressSettings,
     EndpointAddress,
@@ -34,29 +35,10 @@ from .endpoint_settings import (
     parse_defaults,
     resolve_address,
     vendor_at,
+    vendor_headers,
 )
-from .key_command import KeyCommand
 
-_BEARER = ApiKey("")
-
-
-class EndpointOptions(TypedDict, total=False):
-    """Settings of an endpoint. A setting that is missing or None comes from the environment, or has a default."""
-
-    base_url: str | None
-    key: str | None
-    key_command: KeyCommand | Sequence[str] | None  # a command that prints the key, as an argument vector
-    auth: Literal["key", "bearer"] | None  # how a key is sent: in the provider's own header, or as a bearer token
-    wire: str | None
-    insecure: bool  # allow plain HTTP to other machines
-    api_version: str | None
-    project: str | None  # of Google Cloud
-    location: str | None  # of Google Cloud
-    headers: Mapping[str, str] | None  # additional headers; `${NAME}` is an environment variable
-    extra_body: Mapping[str, JSON] | None  # fields to merge into the encoded body
-    defaults: Mapping[str, JSON] | None  # parameters for requests that do not set them
-    capability_rows: tuple[CapabilityRow, ...]  # descriptions of models, before the built-in ones
-    context_max: int | None  # tokens of prompt and answer, at most; for Ollama, also the largest context to load
+_UNAUTHORISED, _FORBIDDEN = 401, 403  # RFC 9110, 15.5.2 and 15.5.4
 
 
 class Endpoint:
@@ -79,6 +61,7 @@ class Endpoint:
         "model",
         "renamed_fields",
         "secrets",
+        "signing",
         "vendor",
         "window",
         "wire",
@@ -90,7 +73,7 @@ class Endpoint:
         wire: Wire,
         model: str,
         address: EndpointAddress,
-        credentials: _Credentials,
+        credentials: EndpointCredentials,
         custom: CustomHeaders,
         extra_body: Mapping[str, JSON],
         defaults: RequestDefaults,
@@ -112,7 +95,7 @@ class Endpoint:
         self.capabilities: ModelCapabilities = known.capabilities
         row = known.rows.get("window")
         is_own_row = row is not None and row.vendors != ("*",) and bool(described.base_url)
-        is_certain = is_own_row and _is_own_origin(described, address, address.origin)
+        is_certain = is_own_row and is_own_origin(described, address, address.origin)
         self.window: int | None = known.capabilities.window if is_certain or row in capability_rows else None
         """The window by which a longer prompt can be refused before it is sent: a fact about this server.
 
@@ -121,6 +104,7 @@ class Endpoint:
         """
         self.key_command = credentials.command
         self.key_variable = credentials.variable
+        self.signing = credentials.signing
         self.custom_headers: Mapping[str, str] = custom.literal
         self.defaults = defaults
         self._set_address(address)
@@ -163,11 +147,11 @@ class Endpoint:
     @property
     def is_own_origin(self) -> bool:
         """True if the address is the vendor's own, not another server with its API."""
-        return _is_own_origin(self.vendor, self._address, self.origin)
+        return is_own_origin(self.vendor, self._address, self.origin)
 
     @property
     def key(self) -> str | None:
-        """The key, or the latest key of the command."""
+        """The key, or the latest key of the command; None if requests are signed."""
         if self.key_command is not None:
             return self.key_command.latest
         value = self.secrets.get(self._key_header.header)
@@ -177,21 +161,34 @@ class Endpoint:
     def known_secrets(self) -> tuple[str, ...]:
         """The key and the secret values of headers, to be removed from error messages."""
         key = self.key
-        return (*(() if key is None else (key,)), *self.secrets.values())
+        signing_secrets = () if self.signing is None else self.signing.credentials.secrets
+        return (*(() if key is None else (key,)), *self.secrets.values(), *signing_secrets)
+
+    @property
+    def has_fixed_secrets(self) -> bool:
+        """True if the secret headers of all requests are `secrets`."""
+        return self.key_command is None and self.signing is None
 
     def url(self, *, stream: bool) -> str:
         """Return the URL of requests. The query of the base URL, such as an API version, is kept."""
         return self._address.url(stream=stream)
 
-    async def authorise(self) -> Mapping[str, str]:
-        """Return the secret headers of a request. Raise KeyCommandError if the key command fails."""
+    async def authorise(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> Mapping[str, str]:
+        """Return the secret headers of a request. Raise KeyCommandError if there is no key and there are no credentials."""
+        if self.signing is not None:
+            return {**self.secrets, **await self.signing.sign(method, url, headers, body)}
         if self.key_command is None:
             return self.secrets
         return {**self.secrets, **self._write_key(await self.key_command.key())}
 
-    def drop_key(self, secrets: Mapping[str, str]) -> bool:
-        """Forget the key in `secrets`, which the server has refused. Return whether a command can make a new one."""
-        if self.key_command is None:
+    def drop_key(self, status: int, secrets: Mapping[str, str]) -> bool:
+        """Forget the key in `secrets`, which the server has refused with `status`. Return whether there can be a new one.
+
+        AWS refuses expired credentials with 403.
+        """
+        if self.signing is not None:
+            return status in (_UNAUTHORISED, _FORBIDDEN) and self.signing.credentials.drop()
+        if status != _UNAUTHORISED or self.key_command is None:
             return False
         self.key_command.drop(secrets[self._key_header.header].removeprefix(self._key_header.prefix))
         return True
@@ -290,19 +287,27 @@ def endpoint_of(
         options.get("api_version"),
         options.get("project"),
         options.get("location"),
+        options.get("workspace"),
         options.get("insecure", False),
     )
+    profile = options.get("profile")
+    if vendor.signing_name is not None:
+        settings = with_region(vendor, settings, environment, profile)
+    elif profile is not None or options.get("auth") == "sigv4":
+        raise ConfigError(f"{vendor.name} takes no credentials of AWS", hint='remove profile, and auth = "sigv4"')
     address = resolve_address(vendor, wire, model, settings, environment)
-    credentials = _find_credentials(vendor, address, environment, options)
+    credentials = find_credentials(vendor, address, settings, environment, options)
     extra_body = options.get("extra_body") or {}
     check_extra_body(extra_body, wire)
+    custom = expand_headers(options.get("headers") or {}, environment, credentials.header.header)
+    headers = vendor_headers(vendor, settings, environment)
     return Endpoint(
         vendor,
         wire,
         model,
         address,
         credentials,
-        expand_headers(options.get("headers") or {}, environment, credentials.header.header),
+        replace(custom, literal={**headers, **custom.literal}),
         extra_body,
         parse_defaults(options.get("defaults") or {}),
         is_pinned="@" in (options.get("wire") or ""),
@@ -331,65 +336,3 @@ def _split_model(model: str, base_url: str | None) -> tuple[Vendor, str]:
     if not name:
         raise ConfigError(f"{model!r} names a provider but no model", hint=f"write {provider}/MODEL")
     return vendor, name
-
-
-class _Credentials(NamedTuple):
-    """The header of the key, and a key or a command for it."""
-
-    header: ApiKey
-    key: str | None = None
-    command: KeyCommand | None = None
-    variable: str | None = None  # the environment variable with the key, if it was not passed
-
-
-def _find_credentials(
-    vendor: Vendor, address: EndpointAddress, environment: Mapping[str, str], options: EndpointOptions
-) -> _Credentials:
-    """Find the key: passed, printed by a command, or from the environment at the vendor's origin.
-
-    Raise ConfigError for an invalid key, for two sources, and if the vendor needs a key and there is none.
-    """
-    key, command, auth = options.get("key"), options.get("key_command"), options.get("auth")
-    if key is not None and command is not None:
-        raise ConfigError("both a key and a key_command are set", hint="remove one of them")
-    if key is not None:
-        return _Credentials(_header_of(vendor, auth, is_token=False), _check_key(key, "the key"))
-    if command is not None:
-        command = command if isinstance(command, KeyCommand) else KeyCommand(command)
-        return _Credentials(_header_of(vendor, auth, is_token=True), command=command)
-    if not _is_own_origin(vendor, address, options.get("base_url")):
-        return _Credentials(_header_of(vendor, auth, is_token=False))
-    for candidate in vendor.keys:
-        if value := environment.get(candidate.variable, "").strip():
-            header = candidate if auth is None else _header_of(vendor, auth, is_token=False)
-            key = _check_key(value, f"the key in {candidate.variable}")
-            return _Credentials(header, key, variable=candidate.variable)
-    if not vendor.keyless:
-        variables = " or ".join(key.variable for key in vendor.keys)
-        raise ConfigError(f"no key for {vendor.name}", hint=f"set {variables}, or pass key=… or key_command=…")
-    return _Credentials(_header_of(vendor, auth, is_token=False))
-
-
-def _header_of(vendor: Vendor, auth: str | None, *, is_token: bool) -> ApiKey:
-    """Return the header for a key that is not from the environment. `is_token`: it is from a command."""
-    if auth == "bearer" or not vendor.keys:
-        return _BEARER
-    if auth == "key":
-        return next((key for key in vendor.keys if key.header != _BEARER.header), vendor.keys[0])
-    return next((key for key in vendor.keys if key.is_token == is_token), vendor.keys[0])
-
-
-def _is_own_origin(vendor: Vendor, address: EndpointAddress, base_url: str | None) -> bool:
-    """Return whether a base URL is an address of the vendor, to which a key from the environment may be sent."""
-    if base_url is None or address.origin == origin_of(urlsplit(vendor.base_url)):
-        return True
-    is_encrypted = address.origin.startswith("https:")
-    return is_encrypted and any(address.host.endswith(f".{domain}") for domain in vendor.domains)
-
-
-def _check_key(key: str, label: str) -> str:
-    """Return a key without white space around it. Raise ConfigError if it is empty or cannot be a header's value."""
-    key = key.strip()
-    if not is_header_value(key):
-        raise ConfigError(f"{label} is empty or contains characters that are not allowed in a header")
-    return key

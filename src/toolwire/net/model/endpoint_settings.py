@@ -25,7 +25,8 @@ from ...ir.request import Params, ReasoningConfig, Request
 from ...ir.value import Value
 from ...stream.strict import parse
 from ...wire.models.capabilities import CapabilityRow, ModelCapabilities, parse_capability_rows
-from ...wire.models.vendors import COMPATIBLE, Surface, Vendor, find, names
+from ...wire.models.vendor_types import Surface, Vendor
+from ...wire.models.vendors import COMPATIBLE, find, names
 from ...wire.protocol import Wire
 from ..http.head import join_path, origin_of, parse_base_url
 
@@ -47,6 +48,7 @@ class AddressSettings(Value, frozen=True):
     api_version: str | None = None
     project: str | None = None
     location: str | None = None
+    workspace: str | None = None
     insecure: bool = False
 
 
@@ -111,9 +113,9 @@ def resolve_address(
 
 
 def _base_url(vendor: Vendor, settings: AddressSettings, environment: Mapping[str, str]) -> str:
-    """Return the base URL: from the settings, the vendor's variable or the vendor's row, which may have a location.
+    """Return the base URL: from the settings, the vendor's variable or the vendor's row, which may contain settings.
 
-    Raise ConfigError if there is none, or the location is missing.
+    Raise ConfigError if there is none, or a setting is missing.
     """
     if settings.base_url is not None:
         return settings.base_url
@@ -122,10 +124,11 @@ def _base_url(vendor: Vendor, settings: AddressSettings, environment: Mapping[st
     if not vendor.base_url:
         hint = f"set base_url or the environment variable {vendor.base_variable}"
         raise ConfigError(f"{vendor.name} has no common address", hint=hint)
-    if "{location}" not in vendor.base_url:
-        return vendor.base_url
-    location = _read_setting("location", vendor, settings, environment)
-    return vendor.base_urls.get(location, vendor.base_url.replace("{location}", location))
+    if vendor.base_urls:
+        location = read_setting("location", vendor, settings, environment)
+        if location in vendor.base_urls:
+            return vendor.base_urls[location]
+    return _fill(vendor.base_url, {}, vendor, settings, environment)
 
 
 def _choose_surface(
@@ -195,23 +198,29 @@ def _fill(
 ) -> str:
     def value_of(found: re.Match[str]) -> str:
         name = found[1]
-        return values[name] if name in values else quote(_read_setting(name, vendor, settings, environment), safe=":")
+        return values[name] if name in values else quote(read_setting(name, vendor, settings, environment), safe=":")
 
     return _FIELD.sub(value_of, template)
 
 
-def _read_setting(name: str, vendor: Vendor, settings: AddressSettings, environment: Mapping[str, str]) -> str:
-    """Read the project or the location from the settings, the environment or the vendor's default.
+def vendor_headers(vendor: Vendor, settings: AddressSettings, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers of a vendor with their settings. Raise ConfigError if a setting is missing or invalid."""
+    return {name: _fill(value, {}, vendor, settings, environment) for name, value in vendor.headers.items()}
+
+
+def read_setting(name: str, vendor: Vendor, settings: AddressSettings, environment: Mapping[str, str]) -> str:
+    """Read a setting, such as the project, from the settings, the environment or the vendor's default.
 
     Raise ConfigError if it is missing or invalid.
     """
-    value: str | None = getattr(settings, name)
+    value: str | None = getattr(settings, name, None)
     if value is None:
         value = _from_environment(name, vendor, environment)
     if value is None and name == "location":
         value = vendor.location
     if value is None:
-        hint = f"set {name}, or the environment variable {' or '.join(vendor.variables[name])}"
+        setting = name if name in AddressSettings.__struct_fields__ else "base_url"  # which contains it
+        hint = f"set {setting}, or the environment variable {' or '.join(vendor.variables[name])}"
         raise ConfigError(f"{vendor.name} needs a {name}", hint=hint)
     if not _is_setting(value):
         raise ConfigError(f"{vendor.name}: invalid {name} {value!r}", hint="use letters, digits and . _ : -")
@@ -233,9 +242,10 @@ def _escape_model(model: str) -> str:
 
 def _refuse_unused(vendor: Vendor, surfaces: list[Surface], settings: AddressSettings) -> None:
     """Refuse a setting that would have no effect."""
-    known = {name for surface in surfaces for name in _FIELD.findall(surface.path)}
+    templates = (vendor.base_url, *vendor.headers.values(), *(surface.path for surface in surfaces))
+    known = {name for template in templates for name in _FIELD.findall(template)}
     known.update("api_version" for surface in surfaces if surface.version_query is not None)
-    for name in ("api_version", "project", "location"):
+    for name in ("api_version", "project", "location", "workspace"):
         if getattr(settings, name) is not None and name not in known:
             raise ConfigError(f"{vendor.name} takes no {name}", hint="remove it, or choose another provider")
 

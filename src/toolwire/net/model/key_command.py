@@ -86,9 +86,17 @@ class KeyCommand:
         """The latest key, also after `drop`, so that it can be removed from error messages."""
 
     @property
+    def arguments(self) -> tuple[str, ...]:
+        return self._arguments
+
+    @property
+    def timeout(self) -> float:
+        """Seconds for the command."""
+        return self._timeout
+
+    @property
     def program(self) -> str:
-        """The name of the program, without its arguments, which may contain secrets."""
-        return neutralise_line(PurePath(self._arguments[0]).name)
+        return program_name(self._arguments)
 
     def __repr__(self) -> str:
         return f"KeyCommand({self.program!r})"
@@ -126,7 +134,8 @@ class KeyCommand:
         Raise KeyCommandError if that fails, and cache the failure for a short time.
         """
         try:
-            timed_key = _parse_output(await self._read_output(), self.program)
+            output = await run_key_command(self._arguments, self._timeout)
+            timed_key = _parse_output(output, self.program)
         except KeyCommandError as error:
             self._failure, self._failed_until = error, self._clock() + _FAILURE_PAUSE
             raise
@@ -140,40 +149,49 @@ class KeyCommand:
             self._on_key(timed_key.key)
         return timed_key.key
 
-    async def _read_output(self) -> bytes:
-        """Run the command, and return its output. It leads a process group, so that a timeout ends its children, too.
 
-        Raise KeyCommandError if it cannot start, fails or takes too long.
-        """
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *self._arguments,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                start_new_session=True,
+async def run_key_command(arguments: Sequence[str], seconds: float) -> bytes:
+    """Run a command, and return its output. It leads a process group, so that a timeout ends its children, too.
+
+    Raise KeyCommandError if it cannot start, fails or takes too long.
+    """
+    program = program_name(arguments)
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *arguments,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or type(error).__name__
+        raise KeyCommandError(f"cannot start the key command {program!r}: {reason}", hint=_HINT) from None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    try:
+        async with asyncio.timeout(seconds):
+            output, stderr = await asyncio.gather(
+                _read_start(process.stdout, _MAX_OUTPUT + 1), _read_start(process.stderr, _MAX_STDERR)
             )
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or type(error).__name__
-            raise KeyCommandError(f"cannot start the key command {self.program!r}: {reason}", hint=_HINT) from None
-        assert process.stdout is not None
-        assert process.stderr is not None
-        try:
-            async with asyncio.timeout(self._timeout):
-                output, stderr = await asyncio.gather(
-                    _read_start(process.stdout, _MAX_OUTPUT + 1), _read_start(process.stderr, _MAX_STDERR)
-                )
-                status = await process.wait()
-        except BaseException as error:
-            await _kill(process)
-            if not isinstance(error, TimeoutError):
-                raise
-            message = f"the key command {self.program!r} did not end in {self._timeout:g} s"
-            raise KeyCommandError(message, hint="raise key_timeout, or use a faster command") from None
-        if status != 0:
-            reason = _describe_stderr(stderr, output)
-            raise KeyCommandError(f"the key command {self.program!r} failed with status {status}{reason}", hint=_HINT)
-        return output
+            status = await process.wait()
+    except BaseException as error:
+        await _kill(process)
+        if not isinstance(error, TimeoutError):
+            raise
+        message = f"the key command {program!r} did not end in {seconds:g} s"
+        raise KeyCommandError(message, hint="raise key_timeout, or use a faster command") from None
+    if status != 0:
+        reason = _describe_stderr(stderr, output)
+        raise KeyCommandError(f"the key command {program!r} failed with status {status}{reason}", hint=_HINT)
+    if len(output) > _MAX_OUTPUT:
+        raise KeyCommandError(f"the key command {program!r} printed more than {_MAX_OUTPUT} bytes", hint=_HINT)
+    return output
+
+
+def program_name(arguments: Sequence[str]) -> str:
+    """Return the name of a command's program, without its arguments, which may contain secrets."""
+    return neutralise_line(PurePath(arguments[0]).name)
 
 
 def _check_arguments(arguments: Sequence[str]) -> tuple[str, ...]:
@@ -226,8 +244,6 @@ def _parse_output(output: bytes, program: str) -> _TimedKey:
 
     Raise KeyCommandError, which does not show the output, if there is no key, or if it is invalid or expired.
     """
-    if len(output) > _MAX_OUTPUT:
-        raise KeyCommandError(f"the key command {program!r} printed more than {_MAX_OUTPUT} bytes", hint=_HINT)
     text = output.decode("utf-8", "replace").strip()
     if not text:
         raise KeyCommandError(f"the key command {program!r} printed nothing", hint=_HINT)

@@ -163,6 +163,8 @@ def _key_hint(endpoint: Endpoint) -> str:
         return f"check the key in {endpoint.key_variable}"
     if endpoint.key_command is not None:
         return "check the key command"
+    if endpoint.signing is not None:
+        return "check the permissions of the AWS credentials, and location=…"
     if endpoint.key is not None:
         return "check the key that you passed"
     return f"no key was sent to {endpoint.origin}; pass its key: key=…"

@@ -48,7 +48,7 @@ from .key_command import KeyCommandError
 from .replies import read_reply_body
 
 if TYPE_CHECKING:
-    from ...wire.models.vendors import Vendor
+    from ...wire.models.vendor_types import Vendor
 
 
 _log = getLogger("toolwire.net")
@@ -144,10 +144,10 @@ class ContextSizes:
             if send is None or not _REQUEST_PATH.search(base):
                 return
             async with asyncio.timeout(_TIMEOUT):
-                secrets = await endpoint.authorise()
 
                 async def read(method: str, path: str, body: bytes) -> JSON:
                     url = _REQUEST_PATH.sub(path, base)
+                    secrets = await endpoint.authorise(method, url, endpoint.headers, body)
                     async with send(method, url, endpoint.headers, secrets, body, _TIMEOUT) as reply:
                         data = await read_reply_body(reply, _REPORT_LIMIT)
                     return parse(data) if reply.status == 200 else None
@@ -250,7 +250,7 @@ async def list_models(endpoint: Endpoint, environment: Mapping[str, str], second
     Raise UpstreamError if it cannot be reached or refuses, and ConfigError if it has no list.
     """
     url, listing = _listing_of(endpoint)
-    secrets = await endpoint.authorise()
+    secrets = await endpoint.authorise("GET", url, endpoint.headers, b"")
     transport = HttpTransport(environment=environment)
     async with aclosing(transport):
         try:
@@ -294,7 +294,7 @@ async def is_answering(endpoint: Endpoint, transport: HttpTransport, seconds: fl
     """
     url, _ = _listing_of(endpoint)
     try:
-        secrets = await endpoint.authorise()
+        secrets = await endpoint.authorise("GET", url, endpoint.headers, b"")
     except KeyCommandError:
         return True
     try:

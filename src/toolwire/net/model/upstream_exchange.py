@@ -92,7 +92,6 @@ def resolve_retry_after(fault: Fault, headers: Mapping[str, str], now: datetime 
 ReplyMeaning: TypeAlias = Literal["whole", "stream", "fault", "redirect", "resend"]
 ERROR_LIMIT = 1024 * 1024
 """The bytes of an error's body that are read."""
-_UNAUTHORISED = 401  # RFC 9110, 15.5.2
 
 
 class UpstreamRequest(Protocol):
@@ -125,12 +124,12 @@ class UpstreamExchange(Struct, eq=False):
     def receive_head(self, status: int, headers: Mapping[str, str], secrets: Mapping[str, str]) -> ReplyMeaning:
         """Keep the head of a reply, and return its meaning. `secrets` are the headers that were sent.
 
-        A refused key of a command is dropped once, and the request is sent again with a new key.
+        A refused key of a command, or of AWS, is dropped once, and the request is sent again with a new key.
         """
         self._status, self._headers = status, headers
         if 200 <= status < 300:
             return "stream" if self._stream and not _is_document(headers) else "whole"
-        if status == _UNAUTHORISED and self._may_renew_key and self._sent.endpoint.drop_key(secrets):
+        if self._may_renew_key and self._sent.endpoint.drop_key(status, secrets):
             self._may_renew_key = False
             return "resend"
         return "redirect" if 300 <= status < 400 else "fault"

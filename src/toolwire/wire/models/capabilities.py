@@ -119,9 +119,9 @@ def parse_capability_rows(document: JSON) -> tuple[CapabilityRow, ...]:
 def _parse_row(entry: JSON, location: str) -> CapabilityRow:
     """Read one row; raise ConfigError with `location` if a field is unknown or invalid."""
     if type(entry) is dict:
-        _refuse_unknown_field(entry, CapabilityRow, location)
+        refuse_unknown_field(entry, CapabilityRow, location)
         if type(entry.get("capabilities")) is dict:
-            _refuse_unknown_field(entry["capabilities"], ModelCapabilities, f"{location}.capabilities")
+            refuse_unknown_field(entry["capabilities"], ModelCapabilities, f"{location}.capabilities")
     try:
         row = msgspec.convert(entry, CapabilityRow)
     except msgspec.ValidationError as error:
@@ -132,7 +132,7 @@ def _parse_row(entry: JSON, location: str) -> CapabilityRow:
     return row
 
 
-def _refuse_unknown_field(entry: dict[str, JSON], kind: type[Value], location: str) -> None:
+def refuse_unknown_field(entry: dict[str, JSON], kind: type[Value], location: str) -> None:
     """Raise ConfigError, with the closest known name, if `entry` has a field that `kind` has not."""
     known = kind.__struct_fields__
     for name in entry:

@@ -11,7 +11,8 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from ...ir.errors import ConfigError
-from .vendors import ApiKey, Vendor, find
+from .vendor_types import ApiKey, Vendor
+from .vendors import find
 
 
 class ProviderPrefix(NamedTuple):
@@ -30,6 +31,7 @@ PROVIDERS = {
     "gemini": ProviderPrefix("gemini"),
     "vertex_ai": ProviderPrefix("vertex"),
     "vertex_ai_beta": ProviderPrefix("vertex"),
+    "bedrock_mantle": ProviderPrefix("bedrock-mantle", ("BEDROCK_MANTLE_API_KEY",), "BEDROCK_MANTLE_API_BASE"),
     "mistral": ProviderPrefix("mistral"),
     "deepseek": ProviderPrefix("deepseek"),
     "groq": ProviderPrefix("groq"),
@@ -60,13 +62,18 @@ PROVIDERS = {
 _BEDROCK = "put a server with an OpenAI or Anthropic API in front of it, or use the same model at another provider"
 UNSUPPORTED = {
     "bedrock": ("Amazon Bedrock is not supported", _BEDROCK),
-    "bedrock_mantle": ("Amazon Bedrock is not supported", _BEDROCK),
     "sagemaker": ("Amazon SageMaker is not supported", _BEDROCK),
     "sagemaker_chat": ("Amazon SageMaker is not supported", _BEDROCK),
     "text-completion-openai": ("text completion models are not served", "use a chat model"),
     "text-completion-codestral": ("text completion models are not served", "use a chat model"),
     "auto_router": ("LiteLLM chooses another model by the content of a request", "name a model"),
 }
+
+
+def provider_of(provider: str, model: str) -> str:
+    """Return the provider of a model: Claude has a wire of its own at Vertex AI and at Bedrock Mantle."""
+    is_claude = {"vertex": model.startswith("claude"), "bedrock-mantle": "anthropic.claude" in model}
+    return f"{provider}-anthropic" if is_claude.get(provider) else provider
 
 
 def find_prefixed(prefix: str, model: str) -> Vendor | None:
@@ -83,7 +90,6 @@ def find_prefixed(prefix: str, model: str) -> Vendor | None:
         return None
     if row.provider is None:
         raise ConfigError(f"{prefix!r} has no address of its own", hint=f"pass base_url=…, and {model!r} as the model")
-    is_claude = row.provider == "vertex" and model.startswith("claude")
-    vendor = find("vertex-anthropic" if is_claude else row.provider)
+    vendor = find(provider_of(row.provider, model))
     keys = (*vendor.keys, *(ApiKey(variable) for variable in row.key_variables))
     return replace(vendor, keys=keys, base_variable=row.base_variable or vendor.base_variable)

@@ -9,7 +9,7 @@ match; for each field the first one that sets it decides.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -79,13 +79,27 @@ def match_capabilities(
     return _match(wire.name, wire.version, vendor or wire.provider, model, rows)
 
 
+_updated: list[CapabilityRow] = []  # rows of an update; see `row_update`
+
+
+def use_rows(rows: Iterable[CapabilityRow]) -> None:
+    """Use these rows before the built-in rows in this process."""
+    _updated[:] = rows
+    _match.cache_clear()
+
+
+def known_rows(rows: Iterable[CapabilityRow] = ()) -> tuple[CapabilityRow, ...]:
+    """Return all rows in the order of their precedence: `rows`, the rows of an update, and the built-in rows."""
+    return (*rows, *_updated, *ROWS)
+
+
 @lru_cache(512)
 def _match(wire: str, version: str | None, vendor: str, model: str, rows: tuple[CapabilityRow, ...]) -> CapabilityMatch:
     """Look up the rows for a model; for each field, the first row that sets it decides."""
     names = (model.lower(), normalise_model(model))
     known: dict[str, object] = {}
     decided: dict[str, CapabilityRow] = {}
-    for row in (*rows, *ROWS) if model else ():
+    for row in known_rows(rows) if model else ():
         if row.applies(wire, version, vendor, names):
             for field, value in asdict(row.capabilities).items():
                 if value is not None and field not in known:

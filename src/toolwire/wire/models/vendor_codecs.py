@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from .. import get
 from ..codec import WireCodec
 from ..protocol import Wire, forced_by_schema
-from .vendors import ALL_HOSTED, Surface, Vendor
+from .vendor_types import Surface, Vendor
+from .vendors import ALL_HOSTED
 
 
 @lru_cache(64)

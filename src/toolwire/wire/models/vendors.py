@@ -9,72 +9,14 @@ its own has a Surface for each.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from typing import Literal
 
 from msgspec.structs import replace
 
 from ...ir.errors import ConfigError
 from ...ir.hosted import HOSTED_KINDS
-from ...ir.value import Value
-
-
-class ApiKey(Value, frozen=True):
-    """An environment variable that holds a key, and the header that carries it."""
-
-    variable: str
-    header: str = "authorization"
-    prefix: str = "Bearer "
-    is_token: bool = False  # an access token that expires, as a key command prints it; not a key that a user passes
-
-
-class Surface(Value, frozen=True):
-    """The path of a wire at a vendor. Braces are settings: `{model}`, `{project}`, `{location}`, `{api_version}`."""
-
-    wire: str  # its name without a version
-    path: str
-    stream_path: str | None = None  # of streams, if it is not `path`
-    api_versions: str = r"[\w.-]+"  # a regular expression for the API versions that use this path; "" is none
-    api_version: str = ""  # the default
-    version_query: str | None = None  # the query parameter of the API version
-    fields: dict[str, str] = {}  # fields of a request that it names differently, besides the vendor's
-    counts_on_request: bool = True  # supports `stream_options`
-    omitted_fields: tuple[str, ...] = ()  # fields of a body that are in the path instead
-    marks_body: bool = True  # supports Anthropic's prompt-cache mark of the whole body
-    version_field: str | None = None  # the field of a body for the version of the wire, sent instead of its headers
-    wire_versions: dict[str, str] = {}  # the values of `version_field` for versions of the wire, if they differ
-
-
-class Vendor(Value, frozen=True):
-    name: str
-    base_url: str  # empty if every customer has another one
-    keys: tuple[ApiKey, ...] = ()  # the first one that is set is used
-    wire: str = "openai_chat"
-    base_variable: str | None = None  # an environment variable with another base URL
-    keyless: bool = False  # also answers without a key
-    dialect: str | None = None  # of schemas, if it is not the wire's own
-    id: str | None = None  # a regular expression for call ids, if it is not the wire's own
-    id_length: int = 40  # Azure rejects longer call ids
-    choice_by_schema: Literal["declared", "stated"] | None = None  # it ignores a forced choice; see `Capabilities`
-    limits_tools: bool = True  # the wire's maximum number of tools applies to requests of other wires
-    # Wires whose maximum number of tools a source states for this vendor: it applies to requests of the same wire, too.
-    stated_tool_limits: tuple[str, ...] = ()
-    cache_marks: bool = True  # supports prompt-cache marks; strict servers reject unknown fields
-    marks_body: bool = False  # supports Anthropic's prompt-cache mark of the whole body, also without `cache_marks`
-    fields: dict[str, str] = {}  # fields of a request that it names differently
-    rejected_fields: frozenset[tuple[str, str]] = frozenset()  # fields of the wire that it rejects: (extra, field)
-    rejected_kinds: frozenset[str] = frozenset()  # built-in tools and kinds of parts of the wire that it rejects
-    hosted: frozenset[str] = frozenset()  # kinds of hosted tools that it runs, if the wire has them
-    counts_on_request: bool = True  # supports `stream_options`
-    keeps_responses: bool = False  # stores answers of the wire openai_responses under their id
-    transport: str | None = None  # `module:class` of the transport, if it is not HTTP
-    surfaces: tuple[Surface, ...] = ()  # paths that differ from the wire's
-    variables: dict[str, tuple[str, ...]] = {}  # environment variables of the settings in paths; the first one set
-    location: str | None = None  # the default location
-    base_urls: dict[str, str] = {}  # by location, if it is not `base_url`
-    raw_completions: bool = False  # has the wire's completion endpoint, and uses a prompt as it is
-    regional_urls: tuple[str, ...] = ()  # the same API for other accounts; a key from the environment is not sent there
-    domains: tuple[str, ...] = ()  # domains of the vendor; a key from the environment may be sent to hosts in them
+from .vendor_types import ApiKey, Surface, Vendor
 
 
 def _bearer_key(variable: str) -> tuple[ApiKey, ...]:
@@ -253,6 +195,89 @@ def _local_vendor(name: str, base_url: str, variable: str, dialect: str | None =
 COMPATIBLE = Vendor("compatible", "", keyless=True, cache_marks=False, fields=_MAX_TOKENS_FIELD, raw_completions=True)
 """A server of which only the base URL is known."""
 
+# Claude by Anthropic's own API in the accounts of cloud customers: anthropic 2.10.0, lib/aws, lib/foundry and
+# lib/google_cloud (read 2026-11-19).
+_AWS_REGION = ("AWS_REGION", "AWS_DEFAULT_REGION")
+_WORKSPACE_AT_AWS = Vendor(
+    "anthropic-aws",
+    "https://aws-external-anthropic.{location}.api.aws",
+    _bearer_key("ANTHROPIC_AWS_API_KEY"),
+    "anthropic",
+    base_variable="ANTHROPIC_AWS_BASE_URL",
+    hosted=ALL_HOSTED,
+    variables={"location": _AWS_REGION, "workspace": ("ANTHROPIC_AWS_WORKSPACE_ID",)},
+    headers={"anthropic-workspace-id": "{workspace}"},
+    hosts=r"aws-external-anthropic\.[a-z0-9-]+\.api\.aws",
+    signing_name="aws-external-anthropic",
+)
+_FOUNDRY = Vendor(
+    "anthropic-foundry",
+    "https://{resource}.services.ai.azure.com/anthropic",
+    (ApiKey("ANTHROPIC_FOUNDRY_API_KEY", "x-api-key", ""),),
+    "anthropic",
+    base_variable="ANTHROPIC_FOUNDRY_BASE_URL",
+    hosted=ALL_HOSTED,
+    variables={"resource": ("ANTHROPIC_FOUNDRY_RESOURCE",)},
+    domains=("services.ai.azure.com",),
+)
+_WORKSPACE_AT_GOOGLE = Vendor(
+    "anthropic-google-cloud",
+    "https://claude.googleapis.com/v1/projects/{project}/locations/{location}/workspaces/{workspace}/invoke",
+    (ApiKey("CLOUDSDK_AUTH_ACCESS_TOKEN", is_token=True),),
+    "anthropic",
+    base_variable="ANTHROPIC_GOOGLE_CLOUD_BASE_URL",
+    hosted=ALL_HOSTED,
+    variables={
+        "project": ("ANTHROPIC_GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_PROJECT"),
+        "location": ("ANTHROPIC_GOOGLE_CLOUD_LOCATION",),
+        "workspace": ("ANTHROPIC_GOOGLE_CLOUD_WORKSPACE_ID",),
+    },
+    location="global",
+    domains=("googleapis.com",),
+)
+
+# Amazon Bedrock with the wires of others: openai 3.51.0, providers/bedrock.py; anthropic 2.10.0, lib/bedrock/_mantle.py
+# (read 2026-11-19). It runs none of the tools of those providers.
+_MANTLE = Vendor(
+    "bedrock-mantle",
+    "https://bedrock-mantle.{location}.api.aws/openai/v1",
+    _bearer_key("AWS_BEARER_TOKEN_BEDROCK"),
+    base_variable="AWS_BEDROCK_BASE_URL",
+    cache_marks=False,
+    variables={"location": _AWS_REGION},
+    hosts=r"bedrock-mantle\.[a-z0-9-]+\.api\.aws",
+    signing_name="bedrock-mantle",
+)
+_RUNTIME = "https://bedrock-runtime.{location}.amazonaws.com/openai/v1"
+_BEDROCK_OPENAI = replace(
+    _MANTLE,
+    name="bedrock-openai",
+    base_url=_RUNTIME,
+    base_urls={
+        location: _RUNTIME.replace("{location}", location).replace("amazonaws.com", domain)
+        for location, domain in (
+            ("cn-north-1", "amazonaws.com.cn"),
+            ("cn-northwest-1", "amazonaws.com.cn"),
+            ("eusc-de-east-1", "amazonaws.eu"),
+        )
+    },
+    # also with FIPS, and the endpoints of private networks
+    hosts=r"(?:vpce-[\w-]+\.)?bedrock-runtime(?:-fips)?\.[a-z0-9-]+\.(?:vpce\.)?amazonaws\.(?:com|com\.cn|eu)",
+    signing_name="bedrock",
+)
+_MISTRAL = Vendor(
+    "mistral",
+    "https://api.mistral.ai/v1",
+    _bearer_key("MISTRAL_API_KEY"),
+    dialect="mistral",
+    id="[a-zA-Z0-9]{9}",
+    id_length=9,
+    cache_marks=False,
+    fields={**_MAX_TOKENS_FIELD, "seed": "random_seed"},
+    counts_on_request=False,
+    regional_urls=("https://api.eu.mistral.ai", "https://api.us.mistral.ai"),  # mistralai 3.7.0, sdkconfiguration.py
+)
+
 _ROWS = (
     _OPENAI,
     replace(_OPENAI, name="openai-chat", wire="openai_chat"),
@@ -285,23 +310,32 @@ _ROWS = (
         rejected_fields=frozenset(),
         rejected_kinds=frozenset(),
     ),
-    Vendor(
-        "mistral",
-        "https://api.mistral.ai/v1",
-        _bearer_key("MISTRAL_API_KEY"),
-        dialect="mistral",
-        id="[a-zA-Z0-9]{9}",
-        id_length=9,
-        cache_marks=False,
-        fields={**_MAX_TOKENS_FIELD, "seed": "random_seed"},
-        counts_on_request=False,
+    _WORKSPACE_AT_AWS,
+    _FOUNDRY,
+    _WORKSPACE_AT_GOOGLE,
+    _MANTLE,
+    replace(_MANTLE, name="bedrock-mantle-responses", wire="openai_responses"),
+    replace(
+        _MANTLE,
+        name="bedrock-mantle-anthropic",
+        base_url="https://bedrock-mantle.{location}.api.aws/anthropic",
+        wire="anthropic",
+        keys=(ApiKey("AWS_BEARER_TOKEN_BEDROCK"), ApiKey("ANTHROPIC_AWS_API_KEY")),
+        base_variable="ANTHROPIC_BEDROCK_MANTLE_BASE_URL",
+        cache_marks=True,
     ),
+    _BEDROCK_OPENAI,
+    replace(_BEDROCK_OPENAI, name="bedrock-openai-responses", wire="openai_responses"),
+    _MISTRAL,
+    # "Responses are not stored. Only client-executed function tools are supported." mistralai 3.7.0, client/responses.py
+    replace(_MISTRAL, name="mistral-responses", wire="openai_responses", fields={}, counts_on_request=True),
     _hosted_vendor("deepseek", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
     # "'tools': maximum number of items is 128" (gsd-build/gsd-2#4376)
     replace(
         _hosted_vendor("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY"), stated_tool_limits=("openai_chat",)
     ),
-    _hosted_vendor("together", "https://api.together.xyz/v1", "TOGETHER_API_KEY"),
+    # together 3.1.1, _client.py: the domain of the API has changed
+    _hosted_vendor("together", "https://api.together.ai/v1", "TOGETHER_API_KEY", "https://api.together.xyz"),
     # https://openrouter.ai/docs/guides/best-practices/prompt-caching: `cache_control` in the body of a Chat request
     replace(_hosted_vendor("openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"), marks_body=True),
     _hosted_vendor("fireworks", "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"),
@@ -318,10 +352,16 @@ _ROWS = (
         "https://dashscope.aliyuncs.com",
         "https://dashscope-us.aliyuncs.com",
     ),
-    _hosted_vendor("cohere", "https://api.cohere.ai/compatibility/v1", "COHERE_API_KEY"),
+    replace(  # cohere 7.3.1 reads CO_API_KEY, and LiteLLM the other one
+        _hosted_vendor("cohere", "https://api.cohere.ai/compatibility/v1", "COHERE_API_KEY", "https://api.cohere.com"),
+        keys=(ApiKey("CO_API_KEY"), ApiKey("COHERE_API_KEY")),
+    ),
     _hosted_vendor("deepinfra", "https://api.deepinfra.com/v1/openai", "DEEPINFRA_API_KEY"),
     _hosted_vendor("nvidia", "https://integrate.api.nvidia.com/v1", "NVIDIA_API_KEY"),
-    _hosted_vendor("huggingface", "https://router.huggingface.co/v1", "HF_TOKEN"),
+    replace(  # huggingface_hub 2.4.0, utils/_auth.py: the older name still works
+        _hosted_vendor("huggingface", "https://router.huggingface.co/v1", "HF_TOKEN"),
+        keys=(ApiKey("HF_TOKEN"), ApiKey("HUGGING_FACE_HUB_TOKEN")),
+    ),
     Vendor(
         "ollama",
         "http://localhost:11434",
@@ -353,17 +393,24 @@ _ROWS = (
         transport="toolwire.learn.toolken.serving:ToolkenTransport",
     ),
 )
-_BY_NAME = {row.name: row for row in _ROWS}
+BUILTIN: Mapping[str, Vendor] = {row.name: row for row in _ROWS}
+_by_name = dict(BUILTIN)  # with the rows of an update; see `row_update`
+
+
+def use_rows(rows: Iterable[Vendor]) -> None:
+    """Use these rows, and the built-in rows of other vendors, in this process."""
+    _by_name.clear()
+    _by_name.update(BUILTIN, **{row.name: row for row in rows})
 
 
 def names() -> list[str]:
     """Return the names of all vendors."""
-    return sorted(_BY_NAME)
+    return sorted(_by_name)
 
 
 def find(name: str) -> Vendor:
     """Return the row of a vendor; raise ConfigError with the closest name if there is none."""
-    row = _BY_NAME.get(name.lower())
+    row = _by_name.get(name.lower())
     if row is None:
         close_matches = get_close_matches(name.lower(), names(), 1, 0.7)
         hint = f"did you mean {close_matches[0]!r}?" if close_matches else "`toolwire models` lists the providers"

@@ -1,0 +1,1 @@
+"""Credentials of AWS and signed requests, only for upstreams that use them."""
