@@ -23,8 +23,6 @@ NAME = "cohere"
 FORM = "cohere~"  # the key of `extra` for the source's spelling; names with a colon are notes of ours
 IMAGE = "cohere/image_url"
 DOCUMENT = "cohere/document"
-LocatedPart = tuple[str, Part]
-"""A part, and its path for losses."""
 
 
 def with_form(extra: Extra, form: Object) -> Extra:
@@ -112,7 +110,9 @@ def _document_text(data: JSON) -> str:
     return data if type(data) is str else dumps(data)
 
 
-def write_content(parts: Sequence[LocatedPart], form: Object, losses: Losses, *, is_result: bool = False) -> Object:
+def write_content(
+    parts: Sequence[tuple[str, Part]], form: Object, losses: Losses, *, is_result: bool = False
+) -> Object:
     """Return the field `content`: a string for one plain text, else a list.
 
     Without parts it is the empty string, unless the message came with other empty content, or without any.
@@ -129,7 +129,7 @@ def is_plain_text(element: Object) -> bool:
     return element.keys() == {"type", "text"} and element["type"] == "text"
 
 
-def write_parts(parts: Sequence[LocatedPart], losses: Losses, *, is_result: bool = False) -> list[Object]:
+def write_parts(parts: Sequence[tuple[str, Part]], losses: Losses, *, is_result: bool = False) -> list[Object]:
     """Write parts as elements of a content list; a part that Cohere lacks is left out, with a loss."""
     written = [write_part(part, path, losses, is_result=is_result) for path, part in parts]
     return [element for element in written if element is not None]

@@ -22,7 +22,7 @@ from ..faults import (
 from ..protocol import EncodedFault
 from .content import NAME
 
-_INVALID_TOKEN = 498
+_INVALID_TOKEN = 498  # errors/invalid_token_error.py
 _FAULTS = FaultTable(
     statuses={
         "authentication": (401, _INVALID_TOKEN),

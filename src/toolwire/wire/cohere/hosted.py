@@ -4,7 +4,7 @@
                    "sources": [{"type": "document", "id": "…", "document": {"url", "title", "snippet", …}}]}]
 
 A citation belongs to the whole message. Its position counts the characters of one element of the content, or of the plan,
-so it is used only if the cited text is there in the whole text. A source is a document of the request or the output of a
+so it is used only if the whole text has the cited text at it. A source is a document of the request or the output of a
 tool; only one with a URL means something on another wire.
 """
 

@@ -39,7 +39,6 @@ from ..fields import (
 from .content import (
     FORM,
     NAME,
-    LocatedPart,
     is_plain_text,
     read_content,
     read_part,
@@ -152,7 +151,7 @@ def write_message(message: Message, path: str, out: list[JSON], losses: Losses) 
         if len(written) > 1 or not message.parts:
             out.append(written)
         return
-    content: list[LocatedPart] = []
+    content: list[tuple[str, Part]] = []
     for number, part in enumerate(message.parts):
         where = f"{path}/parts/{number}"
         if isinstance(part, ToolResult):
@@ -176,7 +175,7 @@ def _write_result(result: ToolResult, path: str, losses: Losses) -> Object:
     if result.cache is not None:
         losses.add(f"{path}/cache", "cache", "dropped", "Cohere has no cache marks", "info")
     parts = result_parts(result, path, losses)
-    located: list[LocatedPart] = [(f"{path}/parts/{number}", part) for number, part in enumerate(parts)]
+    located: list[tuple[str, Part]] = [(f"{path}/parts/{number}", part) for number, part in enumerate(parts)]
     out: Object = {"role": "tool"}
     if result.call_id or ":id" not in form:
         out["tool_call_id"] = result.call_id
@@ -184,7 +183,7 @@ def _write_result(result: ToolResult, path: str, losses: Losses) -> Object:
     return write_extra(out, result.extra, NAME)
 
 
-def write_assistant(parts: Sequence[LocatedPart], extra: Extra, losses: Losses, *, is_answer: bool) -> Object:
+def write_assistant(parts: Sequence[tuple[str, Part]], extra: Extra, losses: Losses, *, is_answer: bool) -> Object:
     """Write an assistant message; a result in it, and a changed order of its parts, are losses.
 
     The content of an answer is always a list. Text before calls is the plan, except in answers, where a stream cannot
@@ -193,8 +192,8 @@ def write_assistant(parts: Sequence[LocatedPart], extra: Extra, losses: Losses, 
     form = extra.get(FORM, {})
     has_calls = any(isinstance(part, ToolCall) for _, part in parts)
     plans_text = has_calls and not is_answer and ":content" not in form
-    content: list[LocatedPart] = []
-    plans: list[LocatedPart] = []
+    content: list[tuple[str, Part]] = []
+    plans: list[tuple[str, Part]] = []
     calls: list[Object] = []
     for path, part in parts:
         if isinstance(part, ToolCall):
@@ -222,7 +221,7 @@ def is_in_plan(part: Part) -> bool:
     return isinstance(part, Text) and ":place" in part.extra.get(FORM, {})
 
 
-def _write_spoken(parts: Sequence[LocatedPart], form: Object, losses: Losses, *, is_answer: bool) -> Object:
+def _write_spoken(parts: Sequence[tuple[str, Part]], form: Object, losses: Losses, *, is_answer: bool) -> Object:
     """Return the field `content` of an assistant message, or no field if nothing of it can be written."""
     written = write_parts(parts, losses)
     kind = form.get(":content", "list" if is_answer else "string")
@@ -231,7 +230,7 @@ def _write_spoken(parts: Sequence[LocatedPart], form: Object, losses: Losses, *,
     return {"content": written} if written else {}
 
 
-def _write_plan(plans: Sequence[LocatedPart], losses: Losses) -> str:
+def _write_plan(plans: Sequence[tuple[str, Part]], losses: Losses) -> str:
     """Join texts to a plan, which is one string; several of them, and empty ones, are losses."""
     texts: list[str] = []
     for path, part in plans:

@@ -180,9 +180,11 @@ def _read_format(value: JSON) -> OutputFormat | None:
     """Read `response_format`, or None; a type that no other wire has is kept whole in `extra`."""
     if value is None:
         return None
-    kind, schema = require_object(value, "response_format").get("type"), value.get("json_schema")
-    if kind == "json_object" and type(schema) is dict:
-        return OutputFormat("json_schema", schema, strict=True, extra=read_extra(value, ("type", "json_schema"), NAME))
+    kind = require_object(value, "response_format").get("type")
+    key = "schema" if "schema" in value and "json_schema" not in value else "json_schema"  # the older name
+    if kind == "json_object" and type(value.get(key)) is dict:
+        own = with_form(read_extra(value, ("type", key), NAME), {":schema": key} if key == "schema" else {})
+        return OutputFormat("json_schema", value[key], strict=True, extra=own)
     if kind == "text" or kind == "json_object":
         return OutputFormat("text" if kind == "text" else "json", extra=read_extra(value, ("type",), NAME))
     return OutputFormat("text", extra={f"{NAME}/response_format": value})
@@ -276,7 +278,7 @@ def _write_format(output: OutputFormat, losses: Losses) -> Object:
     out: Object = {"type": "text" if output.kind == "text" else "json_object"}
     if output.kind == "json_schema":
         if type(output.schema) is dict:
-            out["json_schema"] = output.schema
+            out[output.extra.get(FORM, {}).get(":schema", "json_schema")] = output.schema
         else:
             detail = "it is not an object; any JSON object is accepted"
             losses.add(join("output", "schema"), "schema of the answer", "weakened", detail)

@@ -32,7 +32,7 @@ from ..fields import (
     write_extra,
 )
 from ..protocol import Encoded
-from .content import FORM, NAME, LocatedPart
+from .content import FORM, NAME
 from .fault import read_fault, stop_fault
 from .messages import read_assistant, write_assistant
 
@@ -188,7 +188,7 @@ def encode_response(response: Response, request: Request | None = None) -> Encod
     report_envelope(response.model, response.created, losses)
     if response.alternatives:
         losses.add("/alternatives", "alternatives", "dropped", ONE_CHOICE, "error")
-    parts: list[LocatedPart] = [(f"/parts/{number}", part) for number, part in enumerate(response.parts)]
+    parts: list[tuple[str, Part]] = [(f"/parts/{number}", part) for number, part in enumerate(response.parts)]
     inner = {name.replace(MESSAGE, NAME, 1): fields for name, fields in response.extra.items() if MESSAGE in name}
     message = restore_form(write_assistant(parts, inner, losses, is_answer=True), inner.get(FORM, {}), ("role",))
     out: Object = {"id": response.id, "message": message}

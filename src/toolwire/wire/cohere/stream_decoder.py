@@ -57,7 +57,7 @@ _ANY_CALL: tuple[Part, ...] = (ToolCall("", ""),)
 _MAX_UNKNOWN = 100  # losses up to which unknown events are reported: an upstream could send many of them
 
 
-class _OpenBlock:
+class _OpenElement:
     """An open element of the content: text, thinking, or another kind with its fields so far."""
 
     __slots__ = ("fields", "key", "kind")
@@ -76,7 +76,7 @@ class CohereStreamDecoder(BaseStreamDecoder):
     def __init__(self) -> None:
         super().__init__()
         self._id: str | None = None  # of the open message
-        self._blocks: dict[int, _OpenBlock] = {}  # open elements of the content, by index
+        self._blocks: dict[int, _OpenElement] = {}  # open elements of the content, by index
         self._plan: int | None = None  # the key of the open plan
         self._calls: dict[int, tuple[int, list[bytes]]] = {}  # open calls by index: key, and arguments so far
         self._empty_calls: list[int] = []  # indices of calls that ended without arguments
@@ -151,7 +151,7 @@ class CohereStreamDecoder(BaseStreamDecoder):
         self._begin_message(events)
         self._close_plan(events)
         kind = content.get("type") or ("thinking" if "thinking" in content else "text")
-        block = self._blocks[index] = _OpenBlock(str(kind), self._new_key())
+        block = self._blocks[index] = _OpenElement(str(kind), self._new_key())
         if kind == "thinking":
             events.append(ReasoningStart(block.key, extra=thinking_extra(_without_text(content, "thinking"))))
         elif kind == "text":
@@ -176,7 +176,7 @@ class CohereStreamDecoder(BaseStreamDecoder):
             block = self._blocks[index]
         self._append_content(block, content, events)
 
-    def _append_content(self, block: _OpenBlock, content: Object, events: list[Event]) -> None:
+    def _append_content(self, block: _OpenElement, content: Object, events: list[Event]) -> None:
         if block.kind not in ("text", "thinking"):
             block.fields.add(content)
             return

@@ -31,6 +31,8 @@ PROVIDERS = {
     "vertex_ai": ProviderPrefix("vertex"),
     "vertex_ai_beta": ProviderPrefix("vertex"),
     "mistral": ProviderPrefix("mistral"),
+    "cohere": ProviderPrefix("cohere", (), "COHERE_API_BASE"),
+    "cohere_chat": ProviderPrefix("cohere", (), "COHERE_API_BASE"),
     "deepseek": ProviderPrefix("deepseek"),
     "groq": ProviderPrefix("groq"),
     "together_ai": ProviderPrefix("together", ("TOGETHERAI_API_KEY", "TOGETHER_AI_API_KEY")),

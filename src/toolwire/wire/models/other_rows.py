@@ -284,7 +284,14 @@ COMMAND = (
         ModelCapabilities(thinking=False),
     ),
     *(
-        model_row(models, LITELLM, "2026-11-16", ModelCapabilities(max_output=limit), ("cohere",), (CHAT,))
+        model_row(
+            models,
+            LITELLM,
+            "2026-11-16",
+            ModelCapabilities(max_output=limit),
+            ("cohere", "cohere-chat"),
+            (CHAT, "cohere"),
+        )
         for models, limit in ((_COMMAND_R, 4096), (_COMMAND_A, 8192), ("command-a-reasoning*", 32_768))
     ),
     *media_rows("command-a-vision*", ("image",), MODELS_DEV + "../providers/cohere", "2026-07-02"),

@@ -318,7 +318,24 @@ _ROWS = (
         "https://dashscope.aliyuncs.com",
         "https://dashscope-us.aliyuncs.com",
     ),
-    _hosted_vendor("cohere", "https://api.cohere.ai/compatibility/v1", "COHERE_API_KEY"),
+    # cohere 7.3.1, environment.py, base_client.py, client_v2.py
+    Vendor(
+        "cohere",
+        "https://api.cohere.com",
+        (ApiKey("CO_API_KEY"), ApiKey("COHERE_API_KEY")),
+        "cohere",
+        base_variable="CO_API_URL",
+        surfaces=(
+            Surface("cohere", "/v2/chat"),
+            Surface("openai_chat", "/compatibility/v1/chat/completions"),
+        ),
+        domains=("cohere.com", "cohere.ai"),
+    ),
+    replace(
+        _hosted_vendor("cohere-chat", "https://api.cohere.ai/compatibility/v1", "COHERE_API_KEY"),
+        keys=(ApiKey("COHERE_API_KEY"), ApiKey("CO_API_KEY")),
+        domains=("cohere.com", "cohere.ai"),
+    ),
     _hosted_vendor("deepinfra", "https://api.deepinfra.com/v1/openai", "DEEPINFRA_API_KEY"),
     _hosted_vendor("nvidia", "https://integrate.api.nvidia.com/v1", "NVIDIA_API_KEY"),
     _hosted_vendor("huggingface", "https://router.huggingface.co/v1", "HF_TOKEN"),
