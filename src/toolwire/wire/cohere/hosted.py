@@ -4,7 +4,7 @@
                    "sources": [{"type": "document", "id": "…", "document": {"url", "title", "snippet", …}}]}]
 
 A citation belongs to the whole message. Its position counts the characters of one element of the content, or of the plan,
-so it is used only if the whole text has the cited text at it. A source is a document of the request or the output of a
+so it is dropped if the whole text has other characters at it, where the text is known. A source is a document of the request or the output of a
 tool; only one with a URL means something on another wire.
 """
 
@@ -47,7 +47,7 @@ def _read_citation(raw: Object, text: str) -> list[Citation]:
     """Return a citation for each source that has a URL."""
     start, end = read_position(raw, "start"), read_position(raw, "end")
     cited = read_text_field(raw, "text")
-    if not cited or text[start:end] != cited:
+    if text and text[start:end] != cited:
         start = end = 0
     found: list[Citation] = []
     for source in list_objects(raw.get("sources")):
