@@ -1,5 +1,6 @@
 """Cohere's own rules: plans, strictness of the request, documents, citations, and its choice of calls."""
 
+import asyncio
 import json
 
 import pytest
@@ -8,7 +9,8 @@ import toolwire
 from toolwire.bridge.translation.preparation import prepare
 from toolwire.ir import Message, Request, Stop, Text, Tool, ToolCall, ToolChoice, fold, unfold
 from toolwire.ir.response import Response
-from toolwire.testing import bytewise, same
+from toolwire.net import ModelClient
+from toolwire.testing import Upstream, bytewise, same
 from toolwire.wire import get
 
 COHERE = get("cohere")
@@ -179,9 +181,7 @@ def test_citation_of_a_page_reaches_other_wires(stream):
     [annotation] = message["annotations"]
     cited = annotation["url_citation"]
     assert (cited["url"], cited["title"]) == (PAGE["url"], PAGE["title"])
-    assert (cited["start_index"], cited["end_index"]) == (
-        (0, 5) if not stream else (cited["start_index"], cited["end_index"])
-    )
+    assert (cited["start_index"], cited["end_index"]) == (0, 5)
     assert any(loss.path.endswith("/citations/1") for loss in losses)
 
 
@@ -253,3 +253,26 @@ def test_top_k_and_penalties_are_kept_in_their_ranges():
     assert (sent["presence_penalty"], sent["p"]) == (0, 0.99)
     gemini = {"contents": [{"parts": [{"text": "x"}]}], "generationConfig": {"topK": 1000}}
     assert toolwire.translate_request(gemini, source="gemini", target="cohere", model="m").body["k"] == 500
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_client_calls_a_model_of_cohere(stream, monkeypatch):
+    """The key is Cohere's own variable, and the answer names no model."""
+    answer = Response("r", "", (Text("I look."), CALL), Stop("tool_calls"))
+
+    async def ask():
+        async with Upstream(answer) as upstream:
+            monkeypatch.setenv("CO_API_KEY", "secret")
+            monkeypatch.setenv("CO_API_URL", upstream.url)
+            async with ModelClient("cohere/command-a-03-2025") as client:
+                request = Request("", (USER,), (WEATHER,), ToolChoice("required"))
+                response = fold([e async for e in client.stream(request)]) if stream else await client.ask(request)
+            return response, upstream.requests[0]
+
+    response, received = asyncio.run(ask())
+    assert [(call.id, call.name, call.arguments) for call in response.calls] == [
+        ("a", "get_weather", {"city": "Paris"})
+    ]
+    assert (received.path, received.wire) == ("/v2/chat", "cohere")
+    assert received.headers["authorization"] == "Bearer secret"
+    assert received.request.choice == ToolChoice("required")

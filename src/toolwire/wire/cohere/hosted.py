@@ -4,8 +4,8 @@
                    "sources": [{"type": "document", "id": "…", "document": {"url", "title", "snippet", …}}]}]
 
 A citation belongs to the whole message. Its position counts the characters of one element of the content, or of the plan,
-so it is dropped if the whole text has other characters at it, where the text is known. A source is a document of the request or the output of a
-tool; only one with a URL means something on another wire.
+so it is dropped if the text is known and has other characters there. A source is a document of the request or the output of
+a tool; only one with a URL means something on another wire.
 """
 
 from __future__ import annotations

@@ -326,8 +326,8 @@ _ROWS = (
         "cohere",
         base_variable="CO_API_URL",
         surfaces=(
-            Surface("cohere", "/v2/chat"),
-            Surface("openai_chat", "/compatibility/v1/chat/completions"),
+            Surface("cohere", "/v2/chat", api_versions=""),
+            Surface("openai_chat", "/compatibility/v1/chat/completions", api_versions=""),
         ),
         domains=("cohere.com", "cohere.ai"),
     ),
