@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 from ...ir.errors import ProtocolError
 from ...ir.losses import Losses
-from ...ir.parts import CallState, Extra, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
+from ...ir.parts import CallState, Extra, Media, Part, Reasoning, Refusal, Text, ToolCall, ToolResult
 from ...ir.pointer import JSON, Object
 from ...ir.request import Message, Role
 from ...ir.text import dumps
@@ -200,6 +200,8 @@ def write_assistant(parts: Sequence[tuple[str, Part]], extra: Extra, losses: Los
             calls.append(write_call(part, path, losses))
         elif isinstance(part, ToolResult):
             losses.add(path, "result", "dropped", "assistant messages have no tool results", "error")
+        elif isinstance(part, Media):
+            losses.add(path, part.kind, "dropped", "Cohere answers have no element for it", "error")
         else:
             is_plan = is_in_plan(part) or (plans_text and isinstance(part, (Text, Refusal)))
             if calls or (plans and not is_plan):

@@ -22,14 +22,14 @@ from ...ir.events import (
     TextStart,
     WholePart,
 )
-from ...ir.parts import Opaque, Text, ToolCall, part_label
+from ...ir.parts import Extra, Opaque, Text, ToolCall, part_label
 from ...ir.pointer import Object
 from ...ir.request import Request
 from ...ir.response import Fault
 from ...ir.text import dumps, escape, to_line, unescape
 from ..fields import write_extra
 from ..streaming.encoder import BaseStreamEncoder
-from .content import NAME
+from .content import FORM, NAME
 from .fault import TIMEOUT, write_fault
 from .messages import FUNCTION, is_in_plan, report_call
 from .response import MESSAGE, ONE_CHOICE, report_envelope, write_stop, write_usage
@@ -93,9 +93,14 @@ class CohereStreamEncoder(BaseStreamEncoder):
         return self._open_element(event.key, write_extra({"type": "text", "text": ""}, event.extra, NAME), b"text")
 
     def _reasoning_start(self, event: ReasoningStart) -> bytes:
+        """Open an element for thinking; reasoning of another wire may have no text, and is opened by its first fragment."""
         self._report_order(self._part_path(event.key))
-        content = write_extra({"type": "thinking", "thinking": ""}, event.extra, NAME)
-        return self._open_element(event.key, content, b"thinking")
+        if FORM not in event.extra:
+            return b""
+        return self._open_thinking(event.key, event.extra)
+
+    def _open_thinking(self, key: int, extra: Extra) -> bytes:
+        return self._open_element(key, write_extra({"type": "thinking", "thinking": ""}, extra, NAME), b"thinking")
 
     def _report_order(self, path: str) -> None:
         if self._call_count:
@@ -115,16 +120,17 @@ class CohereStreamEncoder(BaseStreamEncoder):
 
     def _reasoning_delta(self, event: ReasoningDelta) -> bytes:
         gap = self._begin_section(event, "Cohere thinking is plain text")
+        opening = b"" if event.key in self._around else self._open_thinking(event.key, {})
         before, after = self._around[event.key]
-        return before + gap + event.escaped + after
+        return opening + before + gap + event.escaped + after
 
     def _text_end(self, event: TextEnd | ReasoningEnd) -> bytes:
-        del self._around[event.key]
+        self._around.pop(event.key, None)
         if event.artefacts:
             path = self._part_path(event.key)
             self.losses.add(f"{path}/artefacts", "artefact", "dropped", "Cohere has no field for it")
         index = self._indices.pop(event.key, None)
-        if index is None:  # a plan has no end
+        if index is None:  # a plan has no end, and reasoning without text no element
             self._report_empty(event)
             return b""
         return _event("content-end", {"type": "content-end", "index": index})
