@@ -42,7 +42,11 @@ def test_core_schema_is_portable_to_every_dialect_without_loss():
 @pytest.mark.parametrize(
     ("field", "words", "who"),
     [
-        ({"type": "string", "minLength": 1}, "minLength is not supported", {"anthropic_strict", "cohere_strict", "ollama"}),
+        (
+            {"type": "string", "minLength": 1},
+            "minLength is not supported",
+            {"anthropic_strict", "cohere_strict", "ollama"},
+        ),
         (
             {"type": "string", "format": "uri"},
             "the format 'uri' is not supported",
