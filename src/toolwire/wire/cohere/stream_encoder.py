@@ -198,7 +198,7 @@ class CohereStreamEncoder(BaseStreamEncoder):
             return _event("error", write_fault(event.fault))
         delta: Object = {"error": event.fault.message, "finish_reason": _fault_reason(event.fault)}
         fields: Object = {"type": "message-end", "delta": delta}
-        return _event("message-end", fields) + b"data: [DONE]\n\n"
+        return _event("message-end", fields)
 
     def _end(self, event: ResponseEnd) -> bytes:
         """Write citations and log probabilities, `message-end` with the fields that only this wire has, and `[DONE]`."""
