@@ -23,6 +23,7 @@ _TITLES = {
     "openai_responses": "OpenAI Responses",
     "anthropic": "Anthropic Messages",
     "gemini": "Gemini generateContent",
+    "cohere": "Cohere chat",
     "ollama": "Ollama chat",
 }
 _FIELDS = {"id": ("call_1", "i"), "name": ("get_weather", "n"), "arguments": ("Paris", "a")}

@@ -66,7 +66,7 @@ class Concept(NamedTuple):
         return self.after
 
 
-CALLS_STOP = ("gemini", "ollama", "openai_responses")  # an answer with calls needs no reason there
+CALLS_STOP = ("cohere", "gemini", "ollama", "openai_responses")  # an answer with calls needs no reason there
 DONE = Response("r", "m", (Text("a"),), Stop("stop"), Usage(9, 9))
 
 

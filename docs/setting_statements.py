@@ -67,7 +67,7 @@ SETTINGS = [
         replace(NO_TOOLS, stream=True),
         replace(with_params(include_usage=True), stream=True),
         lambda r: r.params.include_usage,
-        ("anthropic", "gemini", "ollama", "openai_responses"),
+        ("anthropic", "cohere", "gemini", "ollama", "openai_responses"),
     ),
     Statement(
         "reasoning.effort",
@@ -96,7 +96,7 @@ SETTINGS = [
         replace(NO_TOOLS, reasoning=ReasoningConfig("auto")),
         replace(NO_TOOLS, reasoning=ReasoningConfig("auto", visible=True)),
         read_reasoning("visible"),
-        ("ollama",),
+        ("cohere", "ollama"),
     ),
     Statement("answer as JSON", ASKS_JSON, replace(ASKS_JSON, output=OutputFormat("json")), read_output),
     Statement(

@@ -143,7 +143,7 @@ TOOLS = [
             BASE,
             replace(BASE, choice=ToolChoice(mode, chosen)),
             read_choice,
-            ("ollama",) if mode == "auto" else (),
+            ("cohere", "ollama") if mode == "auto" else (),
         )
         for mode, chosen in (("auto", ()), ("required", ()), ("none", ()), ("tool", ("f",)), ("validated", ()))
     ),
@@ -159,6 +159,8 @@ TOOLS = [
         replace(THREE_TOOLS, choice=ToolChoice("allowed", ("f", "g"), required=True)),
         read_choice,
     ),
-    Statement("parallel calls", BASE, replace(BASE, parallel=True), lambda r: r.parallel, ("gemini", "ollama")),
+    Statement(
+        "parallel calls", BASE, replace(BASE, parallel=True), lambda r: r.parallel, ("cohere", "gemini", "ollama")
+    ),
     Statement("one call at a time", BASE, replace(BASE, parallel=False), lambda r: r.parallel),
 ]

@@ -42,11 +42,15 @@ def test_core_schema_is_portable_to_every_dialect_without_loss():
 @pytest.mark.parametrize(
     ("field", "words", "who"),
     [
-        ({"type": "string", "minLength": 1}, "minLength is not supported", {"anthropic_strict", "ollama"}),
+        (
+            {"type": "string", "minLength": 1},
+            "minLength is not supported",
+            {"anthropic_strict", "cohere_strict", "ollama"},
+        ),
         (
             {"type": "string", "format": "uri"},
             "the format 'uri' is not supported",
-            {"openai_strict", "gemini", "gbnf"},
+            {"openai_strict", "cohere_strict", "gemini", "gbnf"},
         ),
         ({"type": ["string", "null"]}, "type must be a single name other than null", {"gemini"}),
         ({"type": "integer", "enum": [1, 2]}, "an enum with values other than strings", {"gemini"}),

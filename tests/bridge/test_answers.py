@@ -26,6 +26,10 @@ EMPTY = {
         {"responseId": "x", "modelVersion": "m", "usageMetadata": {"promptTokenCount": 3}},
         b'data: {"responseId": "x", "usageMetadata": {"promptTokenCount": 3}}\n\n',
     ),
+    "cohere": (
+        {"id": "x", "message": {"role": "assistant"}},
+        b'data: {"id": "x", "type": "message-start"}\n\ndata: {"type": "message-end", "delta": {}}\n\n',
+    ),
     "ollama": ({"model": "m", "message": {"role": "assistant", "content": ""}, "done": False}, b'{"model": "m"}\n'),
     "openai_responses": ({"id": "x", "object": "response", "status": "queued", "output": []}, b""),
 }

@@ -14,7 +14,7 @@ from toolwire.ir.errors import ToolwireError
 from toolwire.ir.pointer import find_field, join, resolve
 from toolwire.testing import load_vectors
 
-WIRES = ("anthropic", "gemini", "ollama", "openai_chat", "openai_responses")
+WIRES = ("anthropic", "cohere", "gemini", "ollama", "openai_chat", "openai_responses")
 VECTORS = TESTS / "vectors" / "wire"
 DATA = frozenset(
     "args arguments format input input_examples input_schema labels logit_bias metadata options output_schema parameters "
@@ -22,17 +22,19 @@ DATA = frozenset(
     "response_json_schema schema".split()
 )
 """Fields whose objects are data: they have no unknown fields."""
+DATA_OF = {"cohere": DATA | {"data", "json_schema"}}
+"""The same for wires with further ones."""
 OPAQUE = frozenset({"search_result", "thinking", "tool_reference"})
 """Parts of a tool result that only Anthropic has, which are sent as text as a whole."""
 
 
-def objects(value, path=()):
+def objects(value, data, path=()):
     """Yield the pointer segments of every object that a wire defines."""
     if isinstance(value, dict):
         yield path
     for key, inner in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
-        if key not in DATA or isinstance(inner, list):
-            yield from objects(inner, (*path, key))
+        if key not in data or isinstance(inner, list):
+            yield from objects(inner, data, (*path, key))
 
 
 def with_unknown_fields(wire):
@@ -41,7 +43,7 @@ def with_unknown_fields(wire):
     for vector in load_vectors(VECTORS / f"{wire}.json"):
         if vector.kind != "request":
             continue
-        for path in objects(vector.body):
+        for path in objects(vector.body, DATA_OF.get(wire, DATA)):
             found = resolve(vector.body, join(*path))
             kind = (
                 tuple("*" if isinstance(one, int) else one for one in path),

@@ -78,6 +78,7 @@ def is_cut(answer):
 
 
 _ENDS = {
+    "cohere": rb'"type": ?"message-end"',
     "anthropic": rb'"type": ?"(?:message_stop|error)"',
     "openai_chat": rb'"finish_reason": ?"|"error": ?\{|\[DONE\]',
     "openai_responses": rb'"type": ?"(?:response\.(?:completed|incomplete|failed)|error)"',

@@ -12,7 +12,6 @@ FIXTURES = 215
 
 SKIPPED_FIXTURES = {
     r"^amazon-bedrock/": "the Bedrock wire is planned, not implemented",
-    r"^cohere/": "the Cohere wire is planned, not implemented",
     r"^(?:cartesia|deepgram|elevenlabs|fal|gladia|revai)/|[-/]transcription[-./]|/speech/": "speech services",
     r"^voyage/|-embedding\.|/embedding/|/reranking/": "embeddings and reranking",
     r"/(?:image|video)/": "image and video endpoints",
@@ -35,6 +34,7 @@ DAMAGED_FIXTURES = {
 
 LAST = {
     "anthropic": ("message_stop",),
+    "cohere": ("message-end",),
     "openai_responses": ("response.completed", "response.incomplete", "response.failed"),
 }
 """Types of the event that ends an answer. A fixture may hold the answers of several turns."""
@@ -84,6 +84,8 @@ def _wire_of_document(document):
             return "anthropic"
         case {"candidates": list()}:
             return "gemini"
+        case {"type": "message-start"} | {"message": dict(), "finish_reason": str()}:
+            return "cohere"
     return None
 
 

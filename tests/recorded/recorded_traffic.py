@@ -35,14 +35,15 @@ WIRE_PATHS = (
     (r"/publishers/anthropic/models/[^/]+:(?:streamR|r)awPredict", "anthropic"),
     (r"/models/[^/]+:(?:streamG|g)enerateContent", "gemini"),
     (r"/api/chat", "ollama"),
+    (r"/v2/chat", "cohere"),
 )
 """(pattern for the end of a path without its query, wire)"""
 
 SKIPPED_PROVIDERS = {
     "bedrock": "the Bedrock wire is planned, not implemented",
-    "cohere": "the Cohere wire is planned, not implemented",
 }
 SKIPPED_PATHS = {
+    r"/v2/embed|/v1/tokenize": "Cohere's other endpoints: embeddings, tokens",
     r"/v1/messages/(?:count_tokens|batches(?:/.*)?)": "token counting and batches: no answer of a model",
     r"/models/[^/]+:(?:countTokens|computeTokens)": "token counting: no answer of a model",
     r"/responses/(?:input_tokens|compact|resp_[^/]+(?:/[^/]+)?)": "token counting, compaction and stored answers",
@@ -56,7 +57,7 @@ SKIPPED_PATHS = {
 }
 """Pattern for the end of a path: reason."""
 
-PROVIDER_WIRES = {"anthropic": "anthropic", "gemini": "gemini", "vertex": "gemini"}
+PROVIDER_WIRES = {"anthropic": "anthropic", "cohere": "cohere", "gemini": "gemini", "vertex": "gemini"}
 """The wire whose error format a provider uses on all its endpoints, where that is not OpenAI's."""
 
 

@@ -21,6 +21,7 @@ BEDROCK_PATHS = re.compile(r"/(?:chat/completions|responses|model/[^/]+/invoke)\
 NOT_ABOUT_THE_BODY = {
     r"test_model_name_suggestion\[(?:google|groq)\]": "the model does not exist",
     r"test_inferred_model_name_suggestion": "the model does not exist",
+    r"TestCohere.test_embed_error": "the model does not exist",
     r"TestGoogle.test_count_tokens_error": "the model does not exist",
     r"test_tool_regular_error": "the model does not exist",
     r"test_tool_use_failed_error": "the model's own call did not match its tools, or was missing",

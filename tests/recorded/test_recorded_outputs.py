@@ -16,7 +16,7 @@ from toolwire.schema.lowering.conformance import violations
 from toolwire.schema.validation.validator import Validator
 from toolwire.wire import get
 
-WIRES = ("anthropic", "gemini", "ollama", "openai_chat", "openai_responses")
+WIRES = ("anthropic", "cohere", "gemini", "ollama", "openai_chat", "openai_responses")
 
 
 @cache
@@ -38,6 +38,11 @@ def test_recorded_schemas_are_json_schema_and_identical_on_their_wire():
         assert get(exchange.wire).encode_request(request).body == exchange.request
 
 
+def is_stated(request, wire):
+    """Whether the form of the answer is only in the instructions, because the wire has none beside tools."""
+    return bool(request.tools) and not get(wire).capabilities.output_with_tools
+
+
 def test_recorded_declarations_are_json_schema():
     require_recordings()
     found = [
@@ -52,7 +57,7 @@ def test_recorded_declarations_are_json_schema():
 @pytest.mark.parametrize("target", WIRES)
 def test_recorded_schemas_fit_every_target(target):
     for exchange, request in with_schema():
-        if exchange.wire == target:
+        if exchange.wire == target or is_stated(request, target):
             continue
         translation = translate(exchange.request, source=exchange.wire, target=target, model=request.model or "m")
         output = get(target).decode_request(translation.body).output
@@ -67,7 +72,7 @@ def test_recorded_answers_fit_the_schema_of_the_client(client):
     """The client sends the recorded request on its own wire, and gets the recorded answer."""
     checked = 0
     for exchange, request in with_schema():
-        if exchange.wire == client or not isinstance(exchange.response, dict):
+        if exchange.wire == client or is_stated(request, client) or not isinstance(exchange.response, dict):
             continue
         answer = get(exchange.wire).decode_response(exchange.response)
         if not answer.text.strip():

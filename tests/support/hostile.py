@@ -22,6 +22,7 @@ SECRET = "sk-upstream-secret-0123456789"
 PATHS = {
     "anthropic": "/v1/messages",
     "gemini": "/v1beta/models/{model}:{verb}",
+    "cohere": "/v2/chat",
     "ollama": "/api/chat",
     "openai_chat": "/v1/chat/completions",
     "openai_responses": "/v1/responses",
@@ -161,8 +162,10 @@ def expect_error(answer: Answer, front: str, *statuses: int) -> Fault:
     assert answer.status in (statuses or range(400, 500)), (answer.status, answer.body[:500])
     assert answer.headers["content-type"] == "application/json"
     document = answer.document
-    error = document["error"]
-    if front == "ollama":
+    error = document["message"] if front == "cohere" else document["error"]
+    if front == "cohere":
+        assert set(document) == {"message"} and isinstance(error, str)
+    elif front == "ollama":
         assert set(document) == {"error"} and isinstance(error, str)
     elif front == "anthropic":
         assert document["type"] == "error" and error["type"] and error["message"]

@@ -101,7 +101,7 @@ CASES = {
     "72": Entry("Bedrock's deltas without a start", _OTHER_WIRE),
     "73": Entry("several choices keep their index, and are a loss on single-choice wires"),
     "74": Entry("line ends, comments, BOM and cuts make no difference"),
-    "75": Entry("Cohere's single-object tool_calls", _OTHER_WIRE),
+    "75": Entry("Cohere's single-object tool_calls"),
     "76": Entry("type arrays compile on all dialects"),
     "77": Entry("maps never become closed empty objects"),
     "78": Entry("recursive schemas"),

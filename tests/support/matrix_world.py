@@ -16,6 +16,7 @@ MODELS = {
     "anthropic": "claude-sonnet-4-5",
     "gemini": "gemini-3-pro",
     "ollama": "qwen3-vl",  # a model with vision: images reach it
+    "cohere": "command-a-vision-07-2025",
 }
 
 

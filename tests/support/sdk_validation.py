@@ -1,5 +1,6 @@
 """The official SDKs as judges of what we send: their types, their clients, their stream accumulators."""
 
+import inspect
 import json
 import warnings
 from collections.abc import Iterable
@@ -7,6 +8,7 @@ from functools import cache
 from typing import Any
 
 import anthropic
+import cohere
 import openai
 from anthropic.types import Message
 from anthropic.types.message_create_params import MessageCreateParamsNonStreaming, MessageCreateParamsStreaming
@@ -67,7 +69,31 @@ def _validate_gemini(body: dict) -> None:
     assert not body, f"fields that generateContent does not have: {sorted(body)}"
 
 
+_COHERE_MESSAGES = {
+    "user": cohere.UserChatMessageV2,
+    "assistant": cohere.AssistantChatMessageV2,
+    "system": cohere.SystemChatMessageV2,
+    "tool": cohere.ToolChatMessageV2,
+}
+_COHERE_FIELDS = {*inspect.signature(cohere.ClientV2.chat).parameters, "stream"} - {"self", "request_options"}
+
+
+def _validate_cohere(body: dict) -> None:
+    """cohere has no type for the body; its fields are the parameters of the client's method."""
+    for message in body["messages"]:
+        _COHERE_MESSAGES[message["role"]].model_validate(message)
+    for tool in body.get("tools", ()):
+        cohere.ToolV2.model_validate(tool)
+    if "response_format" in body:
+        _adapter(cohere.ResponseFormatV2).validate_python(body["response_format"])
+    if "thinking" in body:
+        cohere.Thinking.model_validate(body["thinking"])
+    assert body.get("tool_choice", "NONE") in ("REQUIRED", "NONE")
+    assert body.keys() <= _COHERE_FIELDS, f"fields that chat does not have: {sorted(body.keys() - _COHERE_FIELDS)}"
+
+
 _REQUESTS = {
+    "cohere": _validate_cohere,
     "openai_chat": _typed(CompletionCreateParamsNonStreaming, CompletionCreateParamsStreaming),
     "openai_responses": _typed(ResponseCreateParamsNonStreaming, ResponseCreateParamsStreaming),
     "anthropic": _typed(MessageCreateParamsNonStreaming, MessageCreateParamsStreaming),
@@ -82,6 +108,7 @@ def validate_response(wire: str, body: dict) -> None:
         ollama_types.validate_response(body)
         return
     model = {
+        "cohere": cohere.V2ChatResponse,
         "openai_chat": ChatCompletion,
         "openai_responses": Response,
         "anthropic": Message,
@@ -105,6 +132,9 @@ def validate_chunks(wire: str, data: bytes) -> None:
         for payload in payloads:
             if "error" not in payload:
                 google_types.GenerateContentResponse.model_validate(payload)
+    elif wire == "cohere":
+        for payload in payloads:
+            _adapter(cohere.V2ChatStreamResponse).validate_python(payload)
     elif wire == "openai_responses":
         from openai.types.responses import ResponseStreamEvent
 

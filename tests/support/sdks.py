@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import anthropic
+import cohere
 import openai
 from google import genai
 from google.genai import types
@@ -245,4 +246,80 @@ class Gemini:
         await self._client.aclose()
 
 
-CLIENTS: dict[str, type] = {"openai chat": Chat, "openai responses": Responses, "anthropic": Messages, "gemini": Gemini}
+class Cohere:
+    flags_errors = False
+    stops = ("TOOL_CALL", "COMPLETE")
+
+    def __init__(self, url: str) -> None:
+        self._client = cohere.AsyncClientV2(KEY, base_url=url, max_retries=0, log_warning_experimental_features=False)
+
+    async def ask(self, model, history, tools, choice, *, stream):
+        """A choice that names a tool is the same as a required call of the only tool."""
+        asked: dict[str, Any] = {"model": model, "messages": history}
+        if tools:
+            offered = [tool for tool in tools if choice in (None, "none", tool.name)]
+            asked["tools"] = [{"type": "function", "function": tool._asdict()} for tool in offered]
+        if choice is not None:
+            asked["tool_choice"] = "NONE" if choice == "none" else "REQUIRED"
+        if stream:
+            return _join_cohere([event async for event in self._client.chat_stream(**asked)])
+        answer = await self._client.chat(**asked)
+        message = answer.message
+        calls = [Call(c.id, c.function.name, json.loads(c.function.arguments)) for c in message.tool_calls or ()]
+        text = "".join([item.text for item in message.content or () if item.type == "text"])
+        said = message.model_dump(exclude_none=True)
+        return Answer(text + (message.tool_plan or ""), calls, answer.finish_reason, [said])
+
+    def user_message(self, text):
+        return [{"role": "user", "content": text}]
+
+    def results(self, results):
+        told = [{"role": "tool", "tool_call_id": one.call.id, "content": one.text} for one in results]
+        url = {"url": f"data:image/png;base64,{IMAGE}"}
+        seen = [{"role": "user", "content": [{"type": "image_url", "image_url": url}]} for one in results if one.image]
+        return told + seen
+
+    async def close(self):
+        await self._client._client_wrapper.httpx_client.httpx_client.aclose()
+
+
+def _join_cohere(events: list[Any]) -> Answer:
+    """Join the events of a stream as the users of the SDK do, which has no function for it."""
+    assert [events[0].type, events[-1].type] == ["message-start", "message-end"]
+    content: dict[int, dict] = {}
+    calls: dict[int, dict] = {}
+    message: dict[str, Any] = {"role": "assistant"}
+    for event in events[1:-1]:
+        part = None if event.type in ("content-end", "tool-call-end", "citation-end") else event.delta.message
+        if event.type == "content-start":
+            content[event.index] = {"type": part.content.type, part.content.type: ""}
+        elif event.type == "content-delta":
+            kind = content[event.index]["type"]
+            content[event.index][kind] += getattr(part.content, kind)
+        elif event.type == "tool-plan-delta":
+            message["tool_plan"] = message.get("tool_plan", "") + part.tool_plan
+        elif event.type == "tool-call-start":
+            calls[event.index] = part.tool_calls.model_dump(exclude_none=True)
+        elif event.type == "tool-call-delta":
+            calls[event.index]["function"]["arguments"] += part.tool_calls.function.arguments
+        elif event.type == "citation-start":
+            message.setdefault("citations", []).append(part.citations.model_dump(exclude_none=True))
+    if content:
+        message["content"] = [content[index] for index in sorted(content)]
+    if calls:
+        message["tool_calls"] = [calls[index] for index in sorted(calls)]
+    made = [
+        Call(call["id"], call["function"]["name"], json.loads(call["function"]["arguments"]))
+        for call in message.get("tool_calls", ())
+    ]
+    text = "".join([item["text"] for item in message.get("content", ()) if item["type"] == "text"])
+    return Answer(text + message.get("tool_plan", ""), made, events[-1].delta.finish_reason, [message])
+
+
+CLIENTS: dict[str, type] = {
+    "openai chat": Chat,
+    "openai responses": Responses,
+    "anthropic": Messages,
+    "gemini": Gemini,
+    "cohere": Cohere,
+}

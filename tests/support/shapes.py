@@ -37,9 +37,9 @@ def provider_answer(upstream: str, said: ModelAnswer, *, stream: bool) -> RawRep
     if upstream == "ollama":
         lines = "".join(json.dumps(line) + "\n" for line in chunks(said))
         return RawReply(lines.encode(), headers={"content-type": "application/x-ndjson"}, streamed=True)
-    named = upstream in ("anthropic", "openai_responses")
+    named = upstream in ("anthropic", "openai_responses", "cohere")
     events = [f"event: {one.get('type')}\n" * named + f"data: {json.dumps(one)}\n\n" for one in chunks(said)]
-    events += ["data: [DONE]\n\n"] if upstream in ("openai_chat", "deepseek") else []
+    events += ["data: [DONE]\n\n"] if upstream in ("openai_chat", "deepseek", "cohere") else []
     return RawReply("".join(events).encode(), streamed=True)
 
 
@@ -310,6 +310,62 @@ def _ollama_chunks(said: ModelAnswer) -> list[dict]:
     return [*lines, {**_OLLAMA_HEAD, "message": {"role": "assistant", "content": ""}, **_OLLAMA_END}]
 
 
+# --- Cohere
+
+
+_COHERE_USAGE = {
+    "billed_units": {"input_tokens": 1, "output_tokens": 1},
+    "tokens": {"input_tokens": USAGE[0], "output_tokens": USAGE[1]},
+}
+
+
+def _cohere_calls(said: ModelAnswer) -> list[dict]:
+    return [
+        {"id": c.id, "type": "function", "function": {"name": c.name, "arguments": json.dumps(c.arguments)}}
+        for c in said.calls
+    ]
+
+
+def _cohere_content(said: ModelAnswer) -> list[dict]:
+    thought = [{"type": "thinking", "thinking": said.thought}] if said.thought else []
+    return thought + ([{"type": "text", "text": said.text}] if said.text and not said.calls else [])
+
+
+def _cohere_whole(said: ModelAnswer) -> dict:
+    """Text before calls is the plan."""
+    message: dict = {"role": "assistant"}
+    if content := _cohere_content(said):
+        message["content"] = content
+    if said.calls:
+        message |= {"tool_plan": said.text} if said.text else {}
+        message["tool_calls"] = _cohere_calls(said)
+    reason = "TOOL_CALL" if said.calls else "COMPLETE"
+    return {"id": "cohere-1", "finish_reason": reason, "message": message, "usage": _COHERE_USAGE}
+
+
+def _cohere_chunks(said: ModelAnswer) -> list[dict]:
+    whole = _cohere_whole(said)
+    empty = {"role": "assistant", "content": [], "tool_plan": "", "tool_calls": [], "citations": []}
+    events: list[dict] = [{"id": whole["id"], "type": "message-start", "delta": {"message": empty}}]
+    for index, item in enumerate(_cohere_content(said)):
+        field = item["type"]
+        start = {"content": {"type": field, field: ""}}
+        events.append({"type": "content-start", "index": index, "delta": {"message": start}})
+        deltas = [{"content": {field: half}} for half in _halves(item[field])]
+        events += [{"type": "content-delta", "index": index, "delta": {"message": delta}} for delta in deltas]
+        events.append({"type": "content-end", "index": index})
+    plans = _halves(said.text) if said.calls else ()
+    events += [{"type": "tool-plan-delta", "delta": {"message": {"tool_plan": half}}} for half in plans]
+    for index, call in enumerate(_cohere_calls(said)):
+        start = {"tool_calls": {**call, "function": {**call["function"], "arguments": ""}}}
+        events.append({"type": "tool-call-start", "index": index, "delta": {"message": start}})
+        deltas = [{"tool_calls": {"function": {"arguments": half}}} for half in _halves(call["function"]["arguments"])]
+        events += [{"type": "tool-call-delta", "index": index, "delta": {"message": delta}} for delta in deltas]
+        events.append({"type": "tool-call-end", "index": index})
+    end = {"finish_reason": whole["finish_reason"], "usage": _COHERE_USAGE}
+    return [*events, {"type": "message-end", "delta": end}]
+
+
 # --- models that write their calls into the text
 
 
@@ -332,6 +388,7 @@ _SHAPES = {
     "anthropic": (_anthropic_whole, _anthropic_chunks),
     "gemini": (_gemini_whole, _gemini_chunks),
     "ollama": (_ollama_whole, _ollama_chunks),
+    "cohere": (_cohere_whole, _cohere_chunks),
 }
 _TEXTS = {"hermes": _hermes, "qwen3_xml": _qwen3_xml}
 WIRES = tuple(_SHAPES)

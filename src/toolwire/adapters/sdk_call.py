@@ -54,6 +54,7 @@ _GENERATE = (
     (re.compile(r".*/messages"), "anthropic"),
     (re.compile(rf"{_MODEL_NAME}:(?P<verb>generateContent|streamGenerateContent)"), "gemini"),
     (re.compile(r".*/api/chat"), "ollama"),
+    (re.compile(r".*/v2/chat"), "cohere"),
 )
 _MODELS = re.compile(r".*/(?:models|api/tags)")
 _MODEL = re.compile(_MODEL_NAME)
@@ -89,6 +90,8 @@ def guess_wire(path: str, headers: Mapping[str, str]) -> str:
         return "gemini"
     if "/api/" in path:
         return "ollama"
+    if "/v2/" in path:
+        return "cohere"
     return "openai_responses" if "/responses" in path else "openai_chat"
 
 

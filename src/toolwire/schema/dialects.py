@@ -188,6 +188,20 @@ _GEMINI_JSON = Dialect(
     likely_depth=5,
     likely_states=_GEMINI_STATES,
 )
+# docs.cohere.com/v2/docs/structured-outputs, "Parameter types support" (2025-11): the grammar for answers and for strict
+# tools. Patterns without `^`, `$` and lookahead are supported; nearly all patterns have them, so they are moved to the
+# description.
+_COHERE_STRICT = Dialect(
+    "cohere_strict",
+    "2026-11",
+    _SHAPE | _REFS | {"const", "format", "title", "description"},
+    enforced=True,
+    tuples="object",
+    enum="primitive",
+    recursion=False,
+    declared_required=True,
+    formats=frozenset({"date-time", "uuid", "date", "time"}),
+)
 _GRAMMAR = Dialect("llguidance", "1.9", _ALL - {"not", "if", "then", "else"}, enforced=True, declared_required=True)
 
 DIALECTS: dict[str, Dialect] = {
@@ -215,6 +229,7 @@ DIALECTS: dict[str, Dialect] = {
         ),
         replace(_OPENAI, name="mistral", version="2026-10"),
         replace(_OPENAI, name="cohere", version="2026-10"),
+        _COHERE_STRICT,
         # the keywords that the engines for open models can enforce
         replace(
             _GRAMMAR,
@@ -329,7 +344,7 @@ OUTPUT_DIALECTS: dict[str, Dialect] = {
         # the server compiles `format` with the grammar converter of llama.cpp; the fields of tools do not apply
         _output_row("ollama", DIALECTS["gbnf"], any_root=True),
         _output_row("mistral", DIALECTS["mistral"]),
-        _output_row("cohere", DIALECTS["cohere"]),
+        _output_row("cohere", _COHERE_STRICT),
         *(_output_row(name, DIALECTS[name], any_root=True) for name in ("llguidance", "xgrammar", "gbnf")),
     )
 }

@@ -71,7 +71,8 @@ _CONTEXT_LENGTH = re.compile(
     r"|exceed(?:s)? (?:the )?(?:model's )?(?:maximum |available )?context (?:limit|length|window|size)"
     r"|prompt is longer than the context length"  # Ollama since 0.30.9
     r"|input token count .{0,40}exceeds the maximum number of tokens"  # Gemini
-    r"|maximum context length is \d",  # OpenAI, vLLM
+    r"|maximum context length is \d"  # OpenAI, vLLM
+    r"|\Atoo many tokens: ",  # Cohere (cohere-ai/sandbox-topically#4)
     re.IGNORECASE,
 ).search
 

@@ -23,6 +23,18 @@ from ..ir.tools import Tool
 from ..ir.value import Value
 
 
+def no_tool(raw: Object) -> HostedTool | None:
+    """Return None, for a provider without tools of its own."""
+    del raw
+    return None
+
+
+def no_run(part: Opaque) -> HostedRun | None:
+    """Return None, for answers without runs."""
+    del part
+    return None
+
+
 def no_extra(citations: Sequence[Citation]) -> Extra:
     del citations
     return {}
@@ -75,19 +87,19 @@ search always, and OpenRouter has names of models for it."""
 class HostedCodec(Value, frozen=True, kw_only=True, eq=False):
     """Functions that read and write the hosted tools of one wire; see the module docstring."""
 
-    read_tool: Callable[[Object], HostedTool | None]
+    read_tool: Callable[[Object], HostedTool | None] = no_tool
     """Return a declaration; None for any other built-in tool."""
-    tool_shape: KnownFields
+    tool_shape: KnownFields = {}
     """The fields of declarations that `read_tool` reads."""
-    write_tool: Callable[[HostedTool], tuple[Tool, frozenset[str]]]
-    """Return the declaration, and the fields of the canonical one that it holds."""
+    write_tool: Callable[[HostedTool], tuple[Tool, frozenset[str]]] | None = None
+    """Return the declaration, and the fields of the canonical one that it holds; None: the provider runs no tools."""
     beside_functions: tuple[str, str] | None = None
     """The flag (key of `extra`, field) of a request that the provider requires for its tools beside functions."""
-    kinds: frozenset[HostedKind]
+    kinds: frozenset[HostedKind] = frozenset()
     """The kinds that `write_tool` can declare."""
-    parts: Mapping[str, KnownFields]
+    parts: Mapping[str, KnownFields] = {}
     """The types of opaque parts that may be runs, with the fields that `read_run` reads."""
-    read_run: Callable[[Opaque], HostedRun | None]
+    read_run: Callable[[Opaque], HostedRun | None] = no_run
     write_run: Callable[[HostedRun, str], list[Opaque]] | None = None
     """Return the parts of a run under an id that is unique in the answer; None: there are no such parts."""
     shows: frozenset[HostedKind] = frozenset()

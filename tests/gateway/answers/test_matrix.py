@@ -40,6 +40,7 @@ class Cell(NamedTuple):
     client: Client
     upstream: str
     stream: bool
+    client_name: str
 
     @property
     def paris(self) -> Call:
@@ -94,7 +95,7 @@ def upstream(request):
 @pytest.fixture(params=list(CLIENTS))
 def cell(request, world, upstream, stream):
     world.reset()
-    yield Cell(world, world.clients[request.param], upstream, stream)
+    yield Cell(world, world.clients[request.param], upstream, stream, request.param)
     for heard in world.upstream.requests:
         validate_request(heard.wire, json.loads(heard.body))
 
@@ -230,6 +231,10 @@ def test_forced_tool_choice_is_translated(cell):
         assert request.output.schema["properties"]["name"] == {"const": "get_weather"}
         assert plain(request.output.schema["properties"]["arguments"]) == CITY
         assert [loss.concept for loss in turn.losses if loss.severity != "info"] == []
+    elif "cohere" in (cell.upstream, cell.client_name):  # its choice cannot name a tool: the others are not offered
+        assert request.choice is not None
+        assert request.choice.mode == "required"
+        assert [tool.name for tool in request.tools] == ["get_weather"]
     else:
         assert request.choice is not None
         assert (request.choice.mode, request.choice.names) == ("tool", ("get_weather",))

@@ -28,6 +28,7 @@ from toolwire.ir.response import Fault
 # where the model's name stands, and which path lists the names
 MODEL_LOCATIONS = {
     "anthropic": ("/model", "/v1/models"),
+    "cohere": ("/model", "/v1/models"),
     "gemini": (None, "/v1beta/models"),
     "ollama": ("/model", "/api/tags"),
     "openai_chat": ("/model", "/v1/models"),
@@ -108,6 +109,7 @@ async def test_first_chat_chunk_contains_the_assistant_role(wire, said):
 
 BILLING_ERRORS = {
     "anthropic": (402, "billing_error"),
+    "cohere": (402, ""),
     "gemini": (400, "FAILED_PRECONDITION"),
     "ollama": (402, ""),
     "openai_chat": (429, "insufficient_quota"),

@@ -4,6 +4,7 @@ import os
 from importlib import import_module
 
 import anthropic
+import cohere
 import httpx
 import httpx2
 import openai
@@ -64,6 +65,10 @@ def gemini(**options):
     return ask
 
 
+def cohere_chat(client):
+    cohere.ClientV2(httpx_client=client).chat(model="m", messages=[{"role": "user", "content": "hi"}])
+
+
 def captured(ask):
     """The URL and the headers of the request that an SDK sends."""
     requests = []
@@ -98,6 +103,7 @@ CASES = {
     "bedrock-mantle-anthropic": (messages(anthropic.AnthropicBedrockMantle), BEARER),
     "bedrock-openai": (at_bedrock(chat, "runtime"), BEARER),
     "bedrock-openai-responses": (at_bedrock(responses, "runtime"), BEARER),
+    "cohere": (cohere_chat, {"CO_API_KEY": KEY}),
     "gemini": (gemini(), {"GEMINI_API_KEY": KEY}),
     "google": (gemini(), {"GOOGLE_API_KEY": KEY, "GEMINI_API_KEY": "another"}),
     "vertex": (
@@ -128,7 +134,7 @@ MORE_CASES = [
 # Vendors without an SDK for this protocol, and servers without a common address; azure and azure-responses are
 # compared in test_vendor_requests.py.
 WITHOUT_SDK = frozenset(
-    "alibaba azure azure-responses cohere compatible deepinfra deepseek huggingface llamacpp lmstudio local minimax "
+    "alibaba azure azure-responses cohere-chat compatible deepinfra deepseek huggingface llamacpp lmstudio local minimax "
     "moonshot nvidia ollama ollama-chat openrouter sglang tgi toolken vllm xai zai".split()
 )
 
@@ -138,7 +144,7 @@ def environment(monkeypatch, tmp_path):
     """Set exactly these variables, and pass them on."""
 
     def set_all(variables):
-        prefixes = ("AWS_", "ANTHROPIC_", "OPENAI_", "GOOGLE_", "GEMINI_", "AZURE_", "CLOUD_ML", "CLOUDSDK_")
+        prefixes = ("AWS_", "ANTHROPIC_", "OPENAI_", "GOOGLE_", "GEMINI_", "AZURE_", "CO_", "CLOUD_ML", "CLOUDSDK_")
         for name in [name for name in os.environ if name.startswith(prefixes)]:
             monkeypatch.delenv(name)
         variables = {"HOME": str(tmp_path), **variables}

@@ -18,6 +18,7 @@ PROVIDERS: dict[str, tuple[str, ...]] = {
     "openai_responses": ("openai_responses",),
     "anthropic": ("anthropic",),
     "gemini": ("gemini",),
+    "cohere": ("cohere",),
     "ollama": ("ollama", "openai_chat"),
     "openai": ("openai_chat", "openai_responses"),
     "azure": ("openai_chat", "openai_responses"),
@@ -32,7 +33,9 @@ PROVIDERS: dict[str, tuple[str, ...]] = {
     "xai": ("openai_chat", "openai_responses"),
 }
 """The providers, each with its wires. A provider with several wires is asked by the fields of the body."""
-_MODULES = ("anthropic", "anthropic_models", "gemini", "ollama", "openai_chat", "openai_responses", "shape_rules")
+_MODULES = (
+    "anthropic", "anthropic_models", "cohere", "gemini", "ollama", "openai_chat", "openai_responses", "shape_rules",
+)  # fmt: skip
 
 
 @cache
@@ -74,7 +77,7 @@ def check_body(body: Object, provider: str, model: str | None = None, *, version
 
 def _shape_problems(body: Object, wire: str, provider: str) -> tuple[ShapeProblem, ...]:
     """Compare the body with the shapes of its wire. Other vendors of OpenAI's wires have fields of their own."""
-    if wire == "ollama" or (wire.startswith("openai_") and provider not in NATIVE.split()):
+    if wire in ("cohere", "ollama") or (wire.startswith("openai_") and provider not in NATIVE.split()):
         return ()
     return tuple(check_shape(body, wire))
 

@@ -67,7 +67,7 @@ _MARKS = {
         for name in table.get(wire, {})
         for spelling in _SPELLINGS.get(name, (name,))
     )
-    for wire in ("anthropic", "gemini", "ollama", "openai_chat")
+    for wire in ("anthropic", "cohere", "gemini", "ollama", "openai_chat")
 }
 _ESCAPED_LETTER = re.compile(rb"\\u00[4-7]").search
 

@@ -147,8 +147,7 @@ def _fit_ranges(params: Params, limits: Limits, losses: Losses) -> Params:
         value = getattr(params, name)
         if value is None or least <= value <= most:
             continue
-        # it has no upper bound, so it is too small: 0 or less
-        if name == "top_k":
+        if name == "top_k" and value < least:  # 0 or less means no limit
             losses.add(join("params", name), name, "dropped", f"the target requires at least {least}, got {value}")
             changes[name] = None
             continue
@@ -291,8 +290,9 @@ class _FieldDropper:
 
 # Bookkeeping fields of a wire, without use on another one.
 _BOOKKEEPING = frozenset({"id", "status", "index", "object", "phase", "user_id"})
-# State that the provider stores; without it the model lacks the context of the conversation.
-_CONVERSATION = frozenset({"previous_response_id", "conversation", "prompt", "cachedContent", "container"})
+# State that the provider stores, and documents beside the messages (Cohere): without them the model lacks the context
+# of the conversation.
+_CONVERSATION = frozenset({"previous_response_id", "conversation", "prompt", "cachedContent", "container", "documents"})
 # Fields of a request with the same name and meaning on two wires, by target and source, each with the kind of cache
 # mark that its server must support: most servers of Chat have none, and strict ones reject unknown fields.
 _OPENAI_FIELDS = {"prompt_cache_options": "part", "prompt_cache_retention": "part"}

@@ -71,11 +71,12 @@ class HostedToolFitter:
             return tool
         hosted, specific = found
         path, codec = join("tools", index), self._wire.hosted
+        write = None if codec is None else codec.write_tool
         obstacle = self._find_obstacle(hosted)
-        if codec is None or obstacle is not None:
+        if write is None or obstacle is not None:
             self._losses.add(path, "hosted tool", "dropped", obstacle or "the target has no hosted tools", "error")
             return None
-        written, held = codec.write_tool(hosted)
+        written, held = write(hosted)
         for pointer in specific:
             detail = "specific to the provider of the tool"
             self._losses.add(path + pointer, pointer_label(pointer), "dropped", detail)

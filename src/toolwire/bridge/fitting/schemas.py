@@ -266,7 +266,7 @@ def _mentions_json(request: Request, where: str) -> bool:
 
 def _state_form(output: OutputFormat, sent: OutputFormat | None, reason: str, losses: Losses) -> FittedOutput:
     """Move the form of the answer to the instructions; `sent` is the weaker form that the target supports."""
-    path = _SCHEMA if output.kind == "json_schema" else join("output")
+    path = _SCHEMA if output.kind == "json_schema" and sent is not None else join("output")
     concept = "schema of the answer" if output.kind == "json_schema" else "output format json"
     losses.add(path, concept, "weakened", f"{reason}; stated in the instructions, not enforced")
     if output.name is not None:

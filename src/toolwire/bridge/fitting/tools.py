@@ -172,7 +172,7 @@ def _functions_content(request: Request, wire: WireCodec, plan: SearchPlan) -> b
     tools, choice, most = request.tools, request.choice, wire.limits.tools
     if not tools or plan.name is not None or (most is not None and len(tools) > most):
         return None
-    if choice is not None and choice.mode == "allowed":
+    if choice is not None and (choice.mode == "allowed" or is_narrowed(choice, wire.capabilities)):
         return None
     if not are_plain_functions(tools):
         return None
@@ -279,14 +279,22 @@ def _keep_allowed(request: Request, can: Capabilities, losses: Losses) -> list[t
     """Return the tools with their indices; drop tools that are not allowed if the target cannot restrict a choice."""
     tools = [(tool, index) for index, tool in enumerate(request.tools)]
     choice = request.choice
-    if choice is None or choice.mode != "allowed" or "allowed" in can.choices:
+    if choice is None or choice.mode in can.choices or not (choice.mode == "allowed" or is_narrowed(choice, can)):
         return tools
-    losses.add(join("choice"), "allowed tools", "rewritten", "only the allowed tools are declared", "info")
     allowed = frozenset(choice.names)
+    if choice.mode == "tool" and allowed.isdisjoint([tool.name for tool in request.tools]):
+        return tools
+    concept = "allowed tools" if choice.mode == "allowed" else "tool choice tool"
+    losses.add(join("choice"), concept, "rewritten", "only the allowed tools are declared", "info")
     for tool, index in tools:
         if tool.name not in allowed:
             losses.add(join("tools", index), "tool", "dropped", "it is not an allowed tool", "info")
     return [(tool, index) for tool, index in tools if tool.name in allowed]
+
+
+def is_narrowed(choice: ToolChoice, can: Capabilities) -> bool:
+    """Return whether a forced tool is the only one that is declared: the target can force a call, but not name a tool."""
+    return choice.mode == "tool" and "tool" not in can.choices and "required" in can.choices
 
 
 def _declare_history(request: Request, names: NameMap, losses: Losses) -> list[tuple[Tool, int]]:
@@ -327,6 +335,8 @@ def fit_choice(request: Request, tools: list[tuple[Tool, int]], can: Capabilitie
     _refuse_forced_thinking(request, choice, can)
     if choice.mode == "allowed" and "allowed" not in can.choices:
         choice = ToolChoice("required" if choice.required else "auto")
+    elif is_narrowed(choice, can):
+        choice = ToolChoice("required")
     return _nearest_supported(choice, can, losses)
 
 

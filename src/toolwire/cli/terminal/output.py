@@ -48,6 +48,7 @@ _CELL_COLOURS = {
         "anthropic": "yellow",
         "gemini": "blue",
         "ollama": "magenta",
+        "cohere": "red",
     },
     "key": {"set": "green", "missing": "yellow", "not needed": "dim"},
     "status": {

@@ -137,6 +137,8 @@ def _base_environment(environment: Mapping[str, str], gateway: SessionGateway) -
         "ANTHROPIC_API_KEY": key,
         "GOOGLE_GEMINI_BASE_URL": url,  # google-genai (Python, JavaScript), Gemini CLI
         **dict.fromkeys(google_keys, key),
+        "CO_API_URL": url,  # cohere (Python)
+        "CO_API_KEY": key,
         "OLLAMA_HOST": url,  # ollama (Python, JavaScript)
         "OLLAMA_API_BASE": url,  # LiteLLM
         "OLLAMA_API_KEY": key,

@@ -52,6 +52,7 @@ MAX_BODY = 32 * 1024 * 1024
 
 _TITLES = {
     "anthropic": "Anthropic Messages",
+    "cohere": "Cohere Chat",
     "gemini": "Gemini",
     "ollama": "Ollama",
     "openai_chat": "OpenAI Chat",

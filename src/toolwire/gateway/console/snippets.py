@@ -33,6 +33,7 @@ from .messages import SnippetAnswer, SnippetRequest
 
 _VENDORS = {
     "anthropic": "anthropic",
+    "cohere": "cohere",
     "gemini": "gemini",
     "ollama": "ollama",
     "openai_chat": "openai",

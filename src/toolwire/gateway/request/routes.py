@@ -119,6 +119,7 @@ INGRESSES = {
         count_field="totalTokens",
         tool_depth=5,
     ),
+    "cohere": Ingress("cohere", "/v2/chat"),
     # its clients parse every line as an object, so no keep-alive would be skipped
     "ollama": Ingress("ollama", "/api/chat", b"", streams_by_default=True, models="/api/tags"),
 }
@@ -171,6 +172,7 @@ ROUTE_TABLE: tuple[tuple[str, str, RouteAction, str], ...] = (
         "gemini",
     ),
     ("POST", r"/v1(?:beta|alpha)?/models/(?P<model>.+):countTokens", "count", "gemini"),
+    ("POST", r"/v2/chat", "generate", "cohere"),
     ("POST", r"/api/chat", "generate", "ollama"),
     ("GET", r"/api/tags", "models", "ollama"),
     ("GET", r"/api/version", "version", "ollama"),
@@ -240,6 +242,8 @@ def guess_ingress(path: str, headers: Container[str]) -> Ingress:
         return INGRESSES["gemini"]
     if path.startswith("/api/"):
         return INGRESSES["ollama"]
+    if path.startswith("/v2/"):
+        return INGRESSES["cohere"]
     return INGRESSES["openai_responses" if path.endswith("/responses") else "openai_chat"]
 
 

@@ -33,6 +33,8 @@ PROVIDERS = {
     "vertex_ai_beta": ProviderPrefix("vertex"),
     "bedrock_mantle": ProviderPrefix("bedrock-mantle", ("BEDROCK_MANTLE_API_KEY",), "BEDROCK_MANTLE_API_BASE"),
     "mistral": ProviderPrefix("mistral"),
+    "cohere": ProviderPrefix("cohere", (), "COHERE_API_BASE"),
+    "cohere_chat": ProviderPrefix("cohere", (), "COHERE_API_BASE"),
     "deepseek": ProviderPrefix("deepseek"),
     "groq": ProviderPrefix("groq"),
     "together_ai": ProviderPrefix("together", ("TOGETHERAI_API_KEY", "TOGETHER_AI_API_KEY")),

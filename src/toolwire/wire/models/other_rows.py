@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from .capabilities import CapabilityRow, ModelCapabilities
 from .row_makers import (
     CHAT,
@@ -276,7 +278,7 @@ NOVA = (
 
 _COMMAND_A = "command-a command-a-03-2025"
 _COMMAND_R = "command-r command-r-* command-r7b* c4ai-command-r*"
-COMMAND = (
+_COMMAND_ROWS = (
     model_row(
         f"{_COMMAND_R} {_COMMAND_A}",
         MODELS_DEV + "cohere; providers/cohere",
@@ -284,7 +286,14 @@ COMMAND = (
         ModelCapabilities(thinking=False),
     ),
     *(
-        model_row(models, LITELLM, "2026-11-16", ModelCapabilities(max_output=limit), ("cohere",), (CHAT,))
+        model_row(
+            models,
+            LITELLM,
+            "2026-11-16",
+            ModelCapabilities(max_output=limit),
+            ("cohere", "cohere-chat"),
+            (CHAT,),
+        )
         for models, limit in ((_COMMAND_R, 4096), (_COMMAND_A, 8192), ("command-a-reasoning*", 32_768))
     ),
     *media_rows("command-a-vision*", ("image",), MODELS_DEV + "../providers/cohere", "2026-07-02"),
@@ -297,3 +306,4 @@ COMMAND = (
         {f"{_COMMAND_A} command-a-reasoning*": 256_000, f"{_COMMAND_R} command-a-vision*": 128_000},
     ),
 )
+COMMAND = tuple([replace(row, wires=(*row.wires, "cohere")) for row in _COMMAND_ROWS])

@@ -352,9 +352,23 @@ _ROWS = (
         "https://dashscope.aliyuncs.com",
         "https://dashscope-us.aliyuncs.com",
     ),
-    replace(  # cohere 7.3.1 reads CO_API_KEY, and LiteLLM the other one
-        _hosted_vendor("cohere", "https://api.cohere.ai/compatibility/v1", "COHERE_API_KEY", "https://api.cohere.com"),
-        keys=(ApiKey("CO_API_KEY"), ApiKey("COHERE_API_KEY")),
+    # cohere 7.3.1, environment.py, base_client.py, client_v2.py
+    Vendor(
+        "cohere",
+        "https://api.cohere.com",
+        (ApiKey("CO_API_KEY"), ApiKey("COHERE_API_KEY")),
+        "cohere",
+        base_variable="CO_API_URL",
+        surfaces=(
+            Surface("cohere", "/v2/chat", api_versions=""),
+            Surface("openai_chat", "/compatibility/v1/chat/completions", api_versions=""),
+        ),
+        domains=("cohere.com", "cohere.ai"),
+    ),
+    replace(
+        _hosted_vendor("cohere-chat", "https://api.cohere.ai/compatibility/v1", "COHERE_API_KEY"),
+        keys=(ApiKey("COHERE_API_KEY"), ApiKey("CO_API_KEY")),
+        domains=("cohere.com", "cohere.ai"),
     ),
     _hosted_vendor("deepinfra", "https://api.deepinfra.com/v1/openai", "DEEPINFRA_API_KEY"),
     _hosted_vendor("nvidia", "https://integrate.api.nvidia.com/v1", "NVIDIA_API_KEY"),

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from ...ir.events import ResponseEnd
 from ...ir.hosted import Citation, HostedRun, HostedTool
-from ...ir.parts import Opaque
 from ...ir.pointer import JSON, Object
 from ...ir.tools import Tool
 from ..hosted import (
@@ -53,11 +52,6 @@ def _write_tool(tool: HostedTool) -> tuple[Tool, frozenset[str]]:
         options["search_context_size"] = tool.context_size
     declared = Tool(OPTIONS, kind="builtin", extra={NAME: {OPTIONS: options}})
     return declared, frozenset({"location", "context_size"})
-
-
-def _read_run(part: Opaque) -> HostedRun | None:
-    del part
-    return None
 
 
 def _read_end(end: ResponseEnd, text: str) -> tuple[list[HostedRun], Citations]:
@@ -101,8 +95,6 @@ HOSTED = HostedCodec(
     write_tool=_write_tool,
     kinds=frozenset({"web_search"}),
     tool_shape=_TOOL,
-    parts={},
-    read_run=_read_run,
     scopes=frozenset({(_MESSAGE, "annotations")}),
     read_end=_read_end,
     write_end=_write_end,

@@ -252,6 +252,7 @@ class StreamFraming(Value, frozen=True):
 
 _EVENTS = StreamFraming()
 _FRAMINGS = {
+    "cohere": StreamFraming(end_marker=b"data: [DONE]\n\n"),
     "openai_chat": StreamFraming(end_marker=b"data: [DONE]\n\n"),
     "ollama": StreamFraming("application/x-ndjson", (b"\n",)),
 }
