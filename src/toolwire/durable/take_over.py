@@ -12,6 +12,7 @@ worker at a time take over from a dead one. A worker that was only paused is fen
 from __future__ import annotations
 
 import logging
+import random
 import secrets
 import time
 
@@ -27,6 +28,9 @@ _log = logging.getLogger("toolwire.durable")
 # worker that takes over may die, too.
 _TAKE_OVER_SECONDS = 10.0
 _MAX_TAKE_OVERS = 100  # as DBOS's own limit: a run that kills every worker must end
+# Workers whose heartbeats one round reads. The rounds of all workers together read each heartbeat eight times a second:
+# a hundred workers that read each other's would read ten thousand.
+_MAX_CHECKED = 8
 _MAX_READY = 1000  # decided runs that one round wakes; the next round wakes the next ones
 _BEGUN = "begun_at"  # the attribute of a workflow that has the time at which its run began
 _RECORD_NAME = "toolwire worker"  # of a heartbeat, which `toolwire run --list` prints
@@ -76,8 +80,9 @@ class WorkerRounds:
         pending = self._runs.client.list_workflows(
             status="PENDING", name=WORKFLOWS, load_input=False, load_output=False
         )
-        others = sorted({workflow.executor_id for workflow in pending} - {self._executor_id, None})
-        dead = [executor_id for executor_id in others if not self._is_alive(executor_id)]
+        others = list({workflow.executor_id for workflow in pending} - {self._executor_id, None})
+        checked = random.sample(others, min(_MAX_CHECKED, len(others)))
+        dead = [executor_id for executor_id in checked if not self._is_alive(executor_id)]
         if dead and not self._is_alive(self._executor_id):
             self.distrust_heartbeats()
         if time.monotonic() >= self._take_over_after:
