@@ -92,8 +92,9 @@ class Cluster:
         settings = folder / "toolwire.toml"
         settings.write_text(SETTINGS.format(port=clerk_port))
         ports = [free_port() for _ in range(GATEWAYS)]
-        self.commands = {}
+        self.commands, self.ports = {}, {}
         for number, port in enumerate(ports, 1):
+            self.ports[f"gateway {number}"] = port
             serve = [sys.executable, "-m", "toolwire", "serve", "--config", str(settings), "--port", str(port)]
             self.commands[f"gateway {number}"] = serve
         for number in range(1, WORKERS + 1):
@@ -106,6 +107,22 @@ class Cluster:
 
     def start(self, name):
         self.processes[name] = subprocess.Popen(self.commands[name], stdout=self._log, stderr=self._log)
+
+    def victims(self, runs):
+        """Return the processes that work, and have another one of their kind that does.
+
+        A process needs longer than two seconds to start on a busy machine, so without this rule none would ever work.
+        """
+        workers = [record.key for record in runs.store.records("running", 1000)]
+        ready = [name for name in self.commands if self._is_ready(name, workers)]
+        kinds = Counter(name.split()[0] for name in ready)
+        return [name for name in ready if kinds[name.split()[0]] > 1]
+
+    def _is_ready(self, name, workers):
+        if name in self.ports:
+            with socket.socket() as probe:
+                return probe.connect_ex(("127.0.0.1", self.ports[name])) == 0
+        return any(f"-{self.processes[name].pid}-" in key for key in workers)  # its heartbeat
 
     def kill(self, name):
         self.processes[name].kill()
@@ -156,7 +173,8 @@ def demo():
         cluster, started, last = Cluster(server.url, Path(folder), port), time.monotonic(), False
         while True:
             time.sleep(EVERY)
-            cluster.kill(chance.choice(list(cluster.commands)))
+            if victims := cluster.victims(runs):
+                cluster.kill(chance.choice(victims))
             reports = runs.list(RUNS)
             show(cluster, reports, time.monotonic() - started, last)
             last = True

@@ -1,5 +1,6 @@
 """Kill workers of durable runs, and measure their take-over, throughput and latency.
 
+    python bench/durable.py                               all of the following, for `make bench`
     python bench/durable.py chaos --store sqlite          three workers, 200 runs, one worker killed every second
     python bench/durable.py chaos --store postgres --kill-database 10
     python bench/durable.py take-over                     the time until another worker continues a run
@@ -30,6 +31,7 @@ from stores.servers import PROCESSES, Postgres
 from stores.worker import record_effect
 from toolwire import Agent, Runner, ToolCall, ToolResult
 from toolwire.durable import DurableRuns, RunWorker
+from toolwire.durable.queues import WORKER_KEY
 from toolwire.ir.folding import unfold
 from toolwire.net import approve_call
 from toolwire.net.agent.checkpoints import load_run
@@ -155,12 +157,12 @@ def chaos(arguments):
             "database restarts": restarts,
             "seconds": round(seconds),
             **result,
+            "right": result["writes twice"] == result["lost runs"] == result["missing writes"] == 0,
         }
         runs.close()
         if server is not None:
             server.stop()
-    print(json.dumps(result, indent=1))
-    return 0 if result["writes twice"] == result["lost runs"] == result["missing writes"] == 0 else 1
+    return result
 
 
 def decide(store):
@@ -225,7 +227,8 @@ def measure_take_over(store, lease, heartbeat):
             while runs.store.runs.get(run_id) is None:
                 time.sleep(0.02)
             workers.start()
-            time.sleep(1)
+            while sum(record.key.startswith(WORKER_KEY) for record in runs.store.records("running")) < 2:
+                time.sleep(0.05)
             before = runs.report(run_id).executor
             killed = time.monotonic()
             workers.kill(first)
@@ -270,7 +273,8 @@ def measure_agent(agent, count):
 
     cpu, wall = time.process_time(), time.perf_counter()
     asyncio.run(run_all())
-    return per_turn(time.process_time() - cpu, time.perf_counter() - wall, count)
+    found = per_turn(time.process_time() - cpu, time.perf_counter() - wall, count)
+    return found | latency(lambda: agent.run_sync("Note."))
 
 
 def measure_durable(runs, url, folder, count):
@@ -285,13 +289,19 @@ def measure_durable(runs, url, folder, count):
         pending -= {report.run_id for report in runs.list(count + 10) if report.ended}
     wall = time.perf_counter() - start
     cpu = cpu_of(worker.pid) + time.process_time() - before
-    latencies = []
+    found = per_turn(cpu, wall, count) | latency(lambda: runs.wait(runs.enqueue("plain", "Note.")))
+    workers.stop()
+    return found
+
+
+def latency(run):
+    """The time of a run while no other one is in progress, divided by its turns."""
+    seconds = []
     for _ in range(20):
         start = time.perf_counter()
-        runs.wait(runs.enqueue("plain", "Note."))
-        latencies.append(time.perf_counter() - start)
-    workers.stop()
-    return {**per_turn(cpu, wall, count), "seconds of one run, median": round(statistics.median(latencies), 2)}
+        run()
+        seconds.append(time.perf_counter() - start)
+    return {"ms per turn of one run": round(statistics.median(seconds) / (TURNS + 1) * 1e3, 1)}
 
 
 def per_turn(cpu, wall, count):
@@ -304,9 +314,20 @@ def cpu_of(pid):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def main():
+def measure_all(_):
+    parser = make_parser()
+    outages = (["sqlite"], ["postgres"], ["postgres", "--kill-database", "6"])
+    return {
+        "chaos": [chaos(parser.parse_args(["chaos", "--store", *options])) for options in outages],
+        "take_over": take_over(parser.parse_args(["take-over"])),
+        "turns": turns(parser.parse_args(["turns"])),
+    }
+
+
+def make_parser():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    commands = parser.add_subparsers(required=True)
+    parser.set_defaults(run=measure_all)
+    commands = parser.add_subparsers()
     command = commands.add_parser("chaos")
     command.add_argument("--store", choices=["sqlite", "postgres"], default="sqlite")
     command.add_argument("--runs", type=int, default=200)
@@ -322,10 +343,17 @@ def main():
         command = commands.add_parser(name)
         command.add_argument("--stores", nargs="+", default=["sqlite", "postgres"])
         command.add_argument("--runs", type=int, default=100)
-        command.set_defaults(run=lambda arguments, run=run: print(json.dumps(run(arguments), indent=1)))
+        command.set_defaults(run=run)
+    return parser
+
+
+def main():
     PROCESSES.set_forkserver_preload(["jsonschema_rs", "dbos", "toolwire.durable.worker", "toolwire.testing.models"])
-    arguments = parser.parse_args()
-    sys.exit(arguments.run(arguments))
+    arguments = make_parser().parse_args()
+    result = arguments.run(arguments)
+    print(json.dumps(result))
+    if isinstance(result, dict):
+        sys.exit(not all(found["right"] for found in result.get("chaos", [{"right": result.get("right", True)}])))
 
 
 if __name__ == "__main__":

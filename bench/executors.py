@@ -71,7 +71,7 @@ def main() -> None:
         "tools eval, map_items, seconds": round(statistics.median(through), 3),
         "tools eval, overhead in percent": round(100 * share, 2),
     }
-    print(json.dumps(result, indent=2))
+    print(json.dumps(result))
 
 
 if __name__ == "__main__":

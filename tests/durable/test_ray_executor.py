@@ -9,7 +9,10 @@ from executor_work import DoomedWork, digest, square
 from places import ROOT
 from toolwire.durable.ray_executor import RayExecutor
 from toolwire.ir.errors import ConfigError
+from toolwire.ir.tools import Tool
 from toolwire.net.executors import open_results
+from toolwire.retrieve import ToolIndex
+from toolwire.retrieve.evaluation import LabelledQuery, compare_methods
 from toolwire.run.executor import WorkFailed, map_items
 
 ITEMS = range(24)
@@ -53,6 +56,14 @@ def test_item_that_always_fails_or_kills_is_reported_and_the_others_are_done(tmp
     assert (killing.number, killing.attempts) == (5, 2)
     assert killing.fault.reason.startswith("the worker of Ray was lost: ")
     assert len(list((tmp_path / "results").iterdir())) == len(ITEMS) - 2
+
+
+def test_evaluation_of_a_search_is_equal_on_the_cluster():
+    index = ToolIndex()
+    index.add(Tool(f"tool_{number}", f"{'read' if number % 2 else 'write'} the file {number}") for number in range(40))
+    queries = [LabelledQuery(f"write file {number}", (f"tool_{number}",)) for number in range(40)]
+    expected = compare_methods(index, queries)
+    assert compare_methods(index, queries, executor=RayExecutor("local", workers=2)) == expected
 
 
 def test_local_function_is_refused():

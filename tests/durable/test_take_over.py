@@ -6,6 +6,9 @@ import pytest
 
 from durable.program import TURNS
 from stores.worker import executions
+from toolwire.durable.take_over import WorkerRounds
+from toolwire.net import approve_call
+from toolwire.run.values.records import StoredRun
 from waiting import SAFETY, wait_until
 
 on_one_machine = pytest.mark.parametrize("url", ["sqlite"], indirect=True)
@@ -62,8 +65,6 @@ def test_run_that_has_expired_in_the_store_does_not_begin_again(runs, start_work
 
 @on_one_machine
 def test_run_that_was_cancelled_during_its_take_over_stays_cancelled(runs, kill_at, monkeypatch):
-    from toolwire.durable.take_over import WorkerRounds
-
     run_id = runs.enqueue("notes", "Note.")
     kill_at("model 1")
     wait_until(lambda: not runs.live_versions(), 0.1)
@@ -74,15 +75,54 @@ def test_run_that_was_cancelled_during_its_take_over_stays_cancelled(runs, kill_
         update(*arguments, **options)
 
     monkeypatch.setattr(runs.client, "update_workflow_attributes", cancel_and_update)
-    WorkerRounds(runs, "other", "v1", 1.0).perform()
+    rounds = WorkerRounds(runs, "other", "v1", 60.0)
+    rounds.begin_heartbeat()
+    rounds.perform()
     assert runs.report(run_id).status == "cancelled"
     assert runs.store.records("unknown") == []  # the heartbeat of the worker that died
 
 
 @on_one_machine
-def test_heartbeat_whose_record_was_lost_begins_again(runs):
-    from toolwire.durable.take_over import WorkerRounds
+def test_worker_whose_own_heartbeat_expired_takes_nothing_over_until_others_had_time_to_renew(runs, kill_at):
+    """After a jump of the store's clock, or a pause of this process, the heartbeats of live workers look expired."""
+    run_id = runs.enqueue("notes", "Note.")
+    kill_at("model 1")
+    wait_until(lambda: not runs.live_versions(), 0.1)
+    rounds = WorkerRounds(runs, "other", "v1", 1.0)
+    rounds.begin_heartbeat()
+    wait_until(lambda: not runs.live_versions(), 0.1)
+    rounds.perform()
+    rounds.renew_heartbeat()
+    rounds.perform()
+    assert runs.report(run_id).status == "running"
 
+    def take_over():
+        rounds.renew_heartbeat()
+        rounds.perform()
+        return runs.report(run_id).status == "queued"
+
+    wait_until(take_over, 0.2)
+
+
+@on_one_machine
+def test_decided_run_is_continued_whatever_else_is_in_the_store(runs, start_worker):
+    """A thousand newer runs are in progress, and as many were decided that no worker executes."""
+    run_id = runs.enqueue("notes", "Note.")
+    worker = start_worker(approves=True)
+    assert runs.wait(run_id, SAFETY).status == "waiting"
+    worker.kill()
+    worker.join()
+    for number in range(1000):
+        runs.store.runs.append(StoredRun(f"leased-{number}", token="t"), [b""], 0)
+        runs.store.runs.append(StoredRun(f"decided-{number}"), [b""], 0)
+    approve_call(runs.store, run_id, "c0")
+    WorkerRounds(runs, "other", "v1", 60.0).perform()
+    report = runs.report(run_id)
+    assert (report.status, report.segment) == ("queued", 2)
+
+
+@on_one_machine
+def test_heartbeat_whose_record_was_lost_begins_again(runs):
     rounds = WorkerRounds(runs, "one", "v1", 0.1)
     rounds.begin_heartbeat()
     wait_until(lambda: runs.store.resolve("toolwire-worker/one", None), 0.05)

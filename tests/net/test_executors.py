@@ -99,6 +99,7 @@ def is_running(pid):
 def test_workers_end_with_their_parent_and_the_repeated_command_continues(tmp_path, signal_number):
     first = start_command(tmp_path)
     wait_until(lambda: len(worker_pids(tmp_path)) == 2)
+    wait_until(lambda: len(list((tmp_path / "results").glob("*.bin"))) == 4)  # a worker gets its next item before
     os.kill(first.pid, signal_number)
     first.communicate(timeout=SAFETY)
     wait_until(lambda: not any(map(is_running, worker_pids(tmp_path))))

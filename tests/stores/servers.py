@@ -32,7 +32,7 @@ PROCESSES.set_forkserver_preload(
     ]
 )
 NOBODY = 65534
-RUN_OPERATIONS = ("append", "rows", "get", "list", "lease", "renew", "release", "delete", "sweep")
+RUN_OPERATIONS = ("append", "rows", "get", "list", "ready", "lease", "renew", "release", "delete", "sweep")
 OPERATIONS = ("claim", "renew", "complete", "release", "get", "records", "resolve", "sweep")
 KEY = b"only for tests"
 

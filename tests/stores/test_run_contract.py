@@ -201,6 +201,28 @@ def test_list_defaults_to_100_runs(runs):
     assert len(runs.list(limit=1000)) == 120
 
 
+def test_ready_runs_are_those_that_run_and_that_no_process_continues(runs):
+    for number in range(3):
+        put(runs, replace(RUN, run_id=f"r{number}", status="running"), 0)
+        time.sleep(0.002)
+    put(runs, replace(RUN, run_id="waits"), 0)
+    put(runs, replace(RUN, run_id="expired", status="running"), 0, ttl=SHORT)
+    put(runs, replace(RUN, run_id="leased", status="running", token="a"), 0)
+    wait_for_expiry()
+    assert list(runs.ready()) == ["r2", "r1", "r0"]
+    assert list(runs.ready(2)) == ["r2", "r1"]
+
+    runs.lease("r0", "b", 60)
+    put(runs, replace(RUN, run_id="r1", status="done"), 1, "b")
+    assert list(runs.ready()) == ["r2"]
+    time.sleep(0.002)
+    runs.release("leased", "a")
+    put(runs, replace(RUN, run_id="waits", status="running"), 1, "b")  # decided
+    assert list(runs.ready()) == ["waits", "leased", "r2"]
+    runs.delete("r2")
+    assert list(runs.ready()) == ["waits", "leased"]
+
+
 def test_delete_refuses_a_leased_run(runs):
     assert not runs.delete("r1")
     put(runs, RUN, 0)

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 RUN_WORKFLOW = "toolwire.run"
 SCHEDULE_WORKFLOW = "toolwire.schedule"
+WEBHOOK_WORKFLOW = "toolwire.webhook"
+WORKFLOWS = [RUN_WORKFLOW, SCHEDULE_WORKFLOW, WEBHOOK_WORKFLOW]
 DEFAULT_QUEUE = "default"
 
 _RUN_ID = re.compile(
@@ -59,7 +61,7 @@ class Job(Value, frozen=True):
 
     @property
     def workflow_id(self) -> str:
-        return f"{self.run_id}:{self.segment}"
+        return segment_id(self.run_id, self.segment)
 
     def next(self, *, failures: int = 0, is_moved: bool = False) -> Job:
         """Return the segment that continues the run. It has one id, so that it is enqueued once."""
@@ -106,6 +108,20 @@ def check_run_id(run_id: str) -> str:
     if not _RUN_ID.fullmatch(run_id):
         raise ConfigError(f"invalid run id {run_id!r}", hint="use 1 to 120 letters, digits, - and _")
     return run_id
+
+
+def segment_id(run_id: str, segment: int) -> str:
+    return f"{run_id}:{segment}"
+
+
+def split_segment_id(workflow_id: str) -> tuple[str, int]:
+    """Return the run of a segment, and the number of the segment.
+
+    >>> split_segment_id("invoice-7:2")
+    ('invoice-7', 2)
+    """
+    run_id, _, number = workflow_id.rpartition(":")
+    return run_id, int(number)
 
 
 def root_run(run_id: str) -> str:

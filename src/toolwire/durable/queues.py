@@ -10,20 +10,22 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
 import dbos
 import msgspec
+from sqlalchemy.exc import SQLAlchemyError
 
 from ..ir.errors import ConfigError
 from ..net.stores import open_store
 from ..net.stores.address import server_error
 from ..run.values.records import DAY, WEEK
-from .jobs import DEFAULT_QUEUE, RUN_WORKFLOW, SCHEDULE_WORKFLOW, Job, read_job
+from .jobs import DEFAULT_QUEUE, RUN_WORKFLOW, WORKFLOWS, Job, read_job, segment_id, split_segment_id
 
 WORKER_KEY = "toolwire-worker/"
 """The beginning of the keys under which the store has the heartbeats of workers."""
@@ -35,7 +37,11 @@ _QUEUE_POLL = 0.5  # seconds between two looks of a worker at a queue: one small
 _WORKER_RUNS = 16  # runs of a queue in one process; an agent mostly waits for its model
 _MAX_WORKERS = 10_000  # records that are read to find the workers: these, and the calls in progress
 _KEPT = WEEK + DAY  # seconds; a run that waits for longer has expired in its store
-_SWEEP_BATCH = 500  # segments that are deleted in one statement
+_MAX_DELAY = 366 * DAY  # a longer one is a mistake, such as a time in place of a duration
+_SWEEP_BATCH = 500  # entries that are deleted in one statement
+_PAGE_SEGMENTS = 8  # of a run, which are looked up at once; few runs have more
+_PAGE_IDS = 4000  # ids in one statement; SQLite and PostgreSQL accept at least 32,766 parameters
+_PAGE_JOBS = 50  # whose prompts are in memory at once
 # All workers of a set of agents have this name; a second set of agents in the same database needs another one.
 _APPLICATION = "toolwire"
 
@@ -76,11 +82,7 @@ class RunQueues:
             if self._client is None:
                 self.store.runs.list(limit=1)  # creates the store, which `toolwire runs` looks for
                 _create_database(self.database)
-                self._client = dbos.DBOSClient(
-                    system_database_url=self.database,
-                    serializer=dbos.DBOSPortableJSONSerializer(),
-                    application_name=self.application,
-                )
+                self._client = _QueueClient(self.database, self.application)
             return self._client
 
     def exists(self) -> bool:
@@ -102,39 +104,57 @@ class RunQueues:
         return {record.fingerprint for record in records if record.key.startswith(WORKER_KEY)}
 
     def sweep(self, ttl: float = _KEPT) -> int:
-        """Delete the segments that ended more than `ttl` seconds ago, and return their number. The store has the runs.
+        """Delete the entries of runs that ended more than `ttl` seconds ago, and return their number.
 
-        The heartbeats of workers that died are deleted, too.
+        The store has the runs. The entries of a run that is not done there are kept: it would not be continued. The
+        heartbeats of workers that died are deleted, too.
         """
         for record in self.store.records("unknown", _MAX_WORKERS):
             if record.key.startswith(WORKER_KEY):  # the heartbeat of a worker that died
                 self.store.resolve(record.key, None)
-        before = datetime.fromtimestamp(time.time() - ttl, UTC).isoformat()
-        swept = 0
-        while True:
-            ended = self.client.list_workflows(
-                name=[RUN_WORKFLOW, SCHEDULE_WORKFLOW],
-                status=["SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"],
-                completed_before=before,
-                limit=_SWEEP_BATCH,
-                load_input=False,
-                load_output=False,
-            )
-            if not ended:
-                return swept
-            self.client.delete_workflows([workflow.workflow_id for workflow in ended])
-            swept += len(ended)
+        before = time.time() - ttl
+        swept = kept = 0
+        while ended := self.client.list_workflows(
+            name=WORKFLOWS,
+            status=["SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"],
+            completed_before=datetime.fromtimestamp(before, UTC).isoformat(),
+            limit=_SWEEP_BATCH,
+            offset=kept,
+            load_input=False,
+            load_output=False,
+        ):
+            segments = {entry.workflow_id for entry in ended if entry.name == RUN_WORKFLOW}
+            needed = self._unfinished({split_segment_id(segment)[0] for segment in segments}, before)
+            deleted = [
+                entry.workflow_id
+                for entry in ended
+                if entry.workflow_id not in segments or split_segment_id(entry.workflow_id)[0] not in needed
+            ]
+            if deleted:
+                self.client.delete_workflows(deleted)
+            swept, kept = swept + len(deleted), kept + len(ended) - len(deleted)
+        return swept
+
+    def _unfinished(self, run_ids: Iterable[str], before: float) -> set[str]:
+        """Return the runs that are not done in the store, or have a segment that did not end before a time."""
+        latest = self.latest(run_ids)
+        recent = {run for run, segment in latest.items() if (segment.completed_at or float("inf")) > before * 1000}
+        stored = {run_id: self.store.runs.get(run_id) for run_id in latest.keys() - recent}
+        return recent | {
+            run.run_id for run in stored.values() if run is not None and run.status in ("running", "waiting")
+        }
 
     def enqueue_job(self, job: Job, *, version: str | None = None, delay: float = 0.0) -> None:
         """Enqueue a segment, once for its id. `version`: only workers of this version take it; by default the latest.
 
-        Raise ConfigError for a name that no queue can have, and for a negative priority.
+        Raise ConfigError for a name that no queue can have, and for a priority or a delay out of range.
         """
         if not job.queue or job.queue.startswith("_dbos"):
             raise ConfigError(f"invalid queue {job.queue!r}", hint="a name is not empty and does not begin with _dbos")
-        if job.priority < 0:
+        if not 0 <= job.priority < 2**31:  # the type of the column
             raise ConfigError(f"invalid priority {job.priority}", hint="0 is first, larger numbers are later")
-        self._require_queue(job.queue)
+        if not 0 <= delay <= _MAX_DELAY:
+            raise ConfigError(f"invalid delay {delay}", hint="give seconds, up to a year")
         options: dict[str, Any] = {
             "workflow_name": RUN_WORKFLOW,
             "workflow_id": job.workflow_id,
@@ -145,9 +165,14 @@ class RunQueues:
             options["priority"] = job.priority
         if version is not None:
             options["app_version"] = version
+        self.enqueue_workflow(options, msgspec.to_builtins(job), delay)
+
+    def enqueue_workflow(self, options: dict[str, Any], argument: Any, delay: float = 0.0) -> None:
+        """Enqueue a workflow, once for its id, to start in `delay` seconds. Its queue is created if it does not exist."""
+        self._require_queue(options["queue_name"])
         if delay > 0:
             options["delay_seconds"] = delay
-        self.client.enqueue(options, msgspec.to_builtins(job))
+        self.client.enqueue(options, argument)
 
     def configure_queue(
         self,
@@ -190,19 +215,67 @@ class RunQueues:
             )
             self._known_queues.add(name)
 
-    def latest(self, run_ids: Iterable[str]) -> dict[str, tuple[Any, Job]]:
-        """Return the workflow and the job of the latest segment of each run that is durable."""
-        wanted = set(run_ids)
-        if not wanted:
-            return {}
-        prefixes = [f"{run_id}:" for run_id in sorted(wanted)]
-        found: dict[str, tuple[Any, Job]] = {}
-        for workflow in self.client.list_workflows(workflow_id_prefix=prefixes, name=RUN_WORKFLOW):
-            job = read_job(workflow)
-            known = found.get(job.run_id)
-            if job.run_id in wanted and (known is None or known[1].segment < job.segment):
-                found[job.run_id] = workflow, job
+    def latest(self, run_ids: Iterable[str]) -> dict[str, Any]:
+        """Return the latest segment of each run that is durable, without its job and its outcome.
+
+        The segments of a run are numbered without gaps. They are looked up by their ids, because DBOS has no index for
+        the beginning of an id: the queries of a worker would read all entries of a week.
+        """
+        found: dict[str, Any] = {}
+        wanted, first = list(dict.fromkeys(run_ids)), 1
+        while wanted:
+            numbers = range(first, first + _PAGE_SEGMENTS)
+            for segment in self._read_workflows([segment_id(run, number) for run in wanted for number in numbers]):
+                run_id, number = split_segment_id(segment.workflow_id)
+                if run_id not in found or split_segment_id(found[run_id].workflow_id)[1] < number:
+                    found[run_id] = segment
+            wanted = [run for run in wanted if run in found and found[run].workflow_id == segment_id(run, numbers[-1])]
+            first += _PAGE_SEGMENTS
         return found
+
+    def load(self, segments: Iterable[Any]) -> Iterator[tuple[Any, Job]]:
+        """Yield segments with their outcome and their job. A segment that was deleted meanwhile is left out."""
+        ids = [segment.workflow_id for segment in segments]
+        for start in range(0, len(ids), _PAGE_JOBS):
+            for workflow in self.client.list_workflows(workflow_ids=ids[start : start + _PAGE_JOBS]):
+                yield workflow, read_job(workflow)
+
+    def _read_workflows(self, ids: list[str]) -> Iterator[Any]:
+        for start in range(0, len(ids), _PAGE_IDS):
+            yield from self.client.list_workflows(
+                workflow_ids=ids[start : start + _PAGE_IDS], name=RUN_WORKFLOW, load_input=False, load_output=False
+            )
+
+
+class _QueueClient:
+    """The client of DBOS. It raises StoreError if the database cannot be reached.
+
+    Without `retry_connection_errors=False` it would wait for the database without a limit, with pauses of up to 90
+    seconds, in which a worker does not look at the others. The errors of SQLAlchemy contain the parameters of
+    statements: prompts. DBOS logs them, and its client has no setting for that.
+    """
+
+    def __init__(self, database: str, application: str) -> None:
+        self._database = database
+        self._client = self._call(
+            dbos.DBOSClient,
+            system_database_url=database,
+            serializer=dbos.DBOSPortableJSONSerializer(),
+            application_name=application,
+            retry_connection_errors=False,
+        )
+        self._client._sys_db.engine.hide_parameters = True
+
+    def __getattr__(self, name: str) -> Any:
+        return partial(self._call, getattr(self._client, name))
+
+    def _call(self, method: Any, *arguments: Any, **options: Any) -> Any:
+        try:
+            return method(*arguments, **options)
+        except UnicodeEncodeError:
+            raise ConfigError("a prompt or a name has a lone surrogate, which no database stores") from None
+        except SQLAlchemyError as error:
+            raise server_error("queues", self._database, getattr(error, "orig", None) or error) from None
 
 
 def describe_error(error: BaseException) -> str:

@@ -11,7 +11,6 @@ import secrets
 import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import dbos
 import msgspec
@@ -34,6 +33,7 @@ from .jobs import (
 )
 from .queues import RunQueues
 from .updates import POLL, RunUpdate, read_updates
+from .webhooks import check_webhook
 
 if TYPE_CHECKING:
     from ..net.agent.agent import Agent
@@ -72,8 +72,7 @@ class DurableRuns(RunQueues):
         name = agent if isinstance(agent, str) else agent.name
         if not name:
             raise ConfigError("a durable run needs the name of its agent", hint="pass Agent(…, name=…)")
-        if webhook and urlsplit(webhook).scheme not in ("http", "https"):
-            raise ConfigError(f"a webhook must be an http or https URL, got {webhook!r}")
+        check_webhook(webhook)
         message = run_blocking(prompt_message(prompt))
         job = Job(
             check_run_id(run_id or secrets.token_hex(8)),
@@ -106,6 +105,7 @@ class DurableRuns(RunQueues):
         """
         message = run_blocking(prompt_message(prompt))
         agent_name = agent if isinstance(agent, str) else agent.name
+        check_webhook(webhook)
         job = Job(
             check_run_id(name), agent_name, message, queue=queue, tenant=tenant, priority=priority, webhook=webhook
         )
@@ -126,10 +126,7 @@ class DurableRuns(RunQueues):
 
     def report(self, run_id: str) -> RunReport:
         """Return the report of a run. Raise ConfigError if there is no such durable run."""
-        latest = self.latest([run_id]).get(run_id)
-        if latest is None:
-            raise ConfigError(f"there is no durable run {run_id!r}", hint="toolwire runs list")
-        return self._make_report(*latest)
+        return self._make_report(*self._find(run_id))
 
     def list(self, limit: int = 100) -> list[RunReport]:
         """Return the reports of the newest runs."""
@@ -186,7 +183,7 @@ class DurableRuns(RunQueues):
     def wait(self, run_id: str, timeout: float | None = None, *, through_waits: bool = False) -> RunReport:
         """Wait until a run has ended, or waits for a decision unless `through_waits`, and return its report.
 
-        Raise TimeoutError if it does neither within `timeout` seconds. In async code: `asyncio.to_thread(runs.wait, …)`.
+        Raise TimeoutError if it does neither within `timeout` seconds, StoreError if the database fails. In async code: `asyncio.to_thread(runs.wait, …)`.
         """
         end = None if timeout is None else time.monotonic() + timeout
         pause = _FIRST_POLL
@@ -260,7 +257,8 @@ class DurableRuns(RunQueues):
         return self.report(again.run_id)
 
     def _find(self, run_id: str) -> tuple[Any, Job]:
-        latest = self.latest([run_id]).get(run_id)
-        if latest is None:
+        """Return the latest segment of a run, and its job. Raise ConfigError if there is no such durable run."""
+        found = next(self.load(self.latest([run_id]).values()), None)
+        if found is None:
             raise ConfigError(f"there is no durable run {run_id!r}", hint="toolwire runs list")
-        return latest
+        return found

@@ -12,12 +12,13 @@ worker at a time take over from a dead one. A worker that was only paused is fen
 from __future__ import annotations
 
 import logging
+import random
 import secrets
 import time
 
 from ..ir.errors import ConfigError, StoreError
 from ..run.values.records import DAY, Claim
-from .jobs import RUN_WORKFLOW, SCHEDULE_WORKFLOW, Job, read_outcome, root_run
+from .jobs import WORKFLOWS, Job, read_outcome, root_run, segment_id
 from .queues import WORKER_KEY
 from .runs import DurableRuns
 
@@ -27,8 +28,10 @@ _log = logging.getLogger("toolwire.durable")
 # worker that takes over may die, too.
 _TAKE_OVER_SECONDS = 10.0
 _MAX_TAKE_OVERS = 100  # as DBOS's own limit: a run that kills every worker must end
-_MAX_READY = 1000  # runs that one round looks at: those in progress and those to wake
-_WORKFLOWS = [RUN_WORKFLOW, SCHEDULE_WORKFLOW]
+# Workers whose heartbeats one round reads. The rounds of all workers together read each heartbeat eight times a second:
+# a hundred workers that read each other's would read ten thousand.
+_MAX_CHECKED = 8
+_MAX_READY = 1000  # decided runs that one round wakes; the next round wakes the next ones
 _BEGUN = "begun_at"  # the attribute of a workflow that has the time at which its run began
 _RECORD_NAME = "toolwire worker"  # of a heartbeat, which `toolwire run --list` prints
 
@@ -51,6 +54,8 @@ class WorkerRounds:
     def renew_heartbeat(self) -> None:
         """Renew the lease of the heartbeat. A failure is logged: the next attempt is made before the lease expires."""
         try:
+            if not self._is_alive(self._executor_id):
+                self.distrust_heartbeats()
             if not self._runs.store.renew(f"{WORKER_KEY}{self._executor_id}", self._token, self._heartbeat):
                 self.begin_heartbeat()  # the record was lost, or deleted by a worker that took over
         except StoreError as error:
@@ -62,19 +67,27 @@ class WorkerRounds:
         self._runs.store.release(f"{WORKER_KEY}{self._executor_id}", self._token)
 
     def distrust_heartbeats(self) -> None:
-        """Take over nothing for a while: while a database is away, the leases of all workers expire."""
+        """Take over nothing until every live worker has renewed its heartbeat.
+
+        While a database is away, and when the clock of the store jumps, the leases of all workers expire. A worker
+        notices that by its own.
+        """
         self._take_over_after = time.monotonic() + self._heartbeat
 
     def perform(self) -> set[str]:
         """Take over from dead workers, wake decided runs, and return the workflows that this worker executes."""
         # One query for all tasks. Its rows are the runs in progress on all machines, without their prompts.
         pending = self._runs.client.list_workflows(
-            status="PENDING", name=_WORKFLOWS, load_input=False, load_output=False
+            status="PENDING", name=WORKFLOWS, load_input=False, load_output=False
         )
+        others = list({workflow.executor_id for workflow in pending} - {self._executor_id, None})
+        checked = random.sample(others, min(_MAX_CHECKED, len(others)))
+        dead = [executor_id for executor_id in checked if not self._is_alive(executor_id)]
+        if dead and not self._is_alive(self._executor_id):
+            self.distrust_heartbeats()
         if time.monotonic() >= self._take_over_after:
-            for executor_id in sorted({workflow.executor_id for workflow in pending} - {self._executor_id, None}):
-                if not self._is_alive(executor_id):
-                    self._take_over(executor_id)
+            for executor_id in dead:
+                self._take_over(executor_id)
         self._wake()
         return {workflow.workflow_id for workflow in pending if workflow.executor_id == self._executor_id}
 
@@ -93,16 +106,10 @@ class WorkerRounds:
         Its calls would run twice. A store keeps a run for `record_ttl` after its last step. Half of it is safe whatever
         the clocks of workers are: a run that began later and is not in the store has made no step.
         """
-        segments = self._runs.client.list_workflows(
-            workflow_id_prefix=f"{job.run_id}:", name=RUN_WORKFLOW, load_input=False, load_output=False
-        )
+        ids = [segment_id(job.run_id, number) for number in range(1, job.segment + 1)]
+        segments = self._runs.client.list_workflows(workflow_ids=ids, load_input=False, load_output=False)
         now = time.time()
-        marks = [(segment.attributes or {}).get(_BEGUN, now) for segment in segments]
-        # The entry of an earlier segment that ended long ago is deleted (`sweep`).
-        is_complete = {f"{job.run_id}:{number}" for number in range(1, job.segment)} <= {
-            segment.workflow_id for segment in segments
-        }
-        if not is_complete or now - min(marks, default=now) > record_ttl / 2:
+        if now - min([now, *((segment.attributes or {}).get(_BEGUN, now) for segment in segments)]) > record_ttl / 2:
             raise ConfigError(
                 f"run {job.run_id!r} has expired in the store", hint="check its effects, then start a new run"
             )
@@ -120,14 +127,14 @@ class WorkerRounds:
         client = self._runs.client
         try:
             for workflow in client.list_workflows(
-                status="PENDING", name=_WORKFLOWS, executor_id=executor_id, load_input=False, load_output=False
+                status="PENDING", name=WORKFLOWS, executor_id=executor_id, load_input=False, load_output=False
             ):
                 count = (workflow.attributes or {}).get("take_overs", 0) + 1
                 if count > _MAX_TAKE_OVERS:
                     client.cancel_workflow(workflow.workflow_id)
-                    _log.error("run %s was cancelled: %d workers died with it", workflow.workflow_id, count)
+                    _log.error("%s was cancelled: %d workers died with it", workflow.workflow_id, count)
                     continue
-                _log.warning("take over run %s of worker %s, which died", workflow.workflow_id, executor_id)
+                _log.warning("take over %s of worker %s, which died", workflow.workflow_id, executor_id)
                 client.update_workflow_attributes(workflow.workflow_id, {"take_overs": count}, merge=True)
                 if self.is_in_progress(workflow.workflow_id, executor_id):  # DBOS resumes a cancelled workflow, too
                     client.resume_workflow(workflow.workflow_id, queue_name=workflow.queue_name)
@@ -137,8 +144,9 @@ class WorkerRounds:
 
     def _wake(self) -> None:
         """Enqueue the next segment of each run that waited and was decided, itself or in the run of a subagent."""
-        ready = [run.run_id for run in self._runs.store.runs.list("running", _MAX_READY) if not run.token]
-        for workflow, job in self._runs.latest(map(root_run, ready)).values():
+        segments = self._runs.latest(map(root_run, self._runs.store.runs.ready(_MAX_READY)))
+        ended = [segment for segment in segments.values() if segment.status == "SUCCESS"]
+        for workflow, job in self._runs.load(ended):
             outcome = read_outcome(workflow)
             if outcome is not None and outcome.state == "waiting":
                 self._runs.enqueue_job(job.next(), version=workflow.app_version)

@@ -28,7 +28,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from hashlib import sha256
 from typing import Any
-from urllib.parse import urlsplit
 
 import dbos
 import msgspec
@@ -37,14 +36,14 @@ from ..ir.errors import ConfigError, StoreError
 from ..net.agent.agent import Agent
 from ..net.agent.answers import Answer
 from ..net.agent.checkpoints import load_run
-from ..net.http.client import HttpTransport
 from ..run.calls.outcomes import find_transient
 from ..run.values.keys import canonical_json
 from ..run.values.records import RunConflict
-from .jobs import RUN_WORKFLOW, SCHEDULE_WORKFLOW, Job, SegmentOutcome, make_outcome
+from .jobs import RUN_WORKFLOW, SCHEDULE_WORKFLOW, WEBHOOK_WORKFLOW, Job, SegmentOutcome, make_outcome
 from .queues import describe_error
 from .runs import DurableRuns
 from .take_over import WorkerRounds
+from .webhooks import WEBHOOK_QUEUE, WebhookAttempt, WebhookSender, enqueue_next_attempt, enqueue_outcome
 
 _log = logging.getLogger("toolwire.durable")
 
@@ -53,8 +52,7 @@ _POLL = 1.0  # seconds between two rounds of a worker's tasks: three small queri
 _GRACE = 20.0  # seconds that runs may continue after a signal to stop; Kubernetes kills after 30 by default
 _MAX_FAILURES = 8  # temporary failures in a row, half an hour in total
 _FIRST_DELAY, _MAX_DELAY = 2.0, 600.0  # seconds after a temporary failure, doubled each time
-_WEBHOOK_ATTEMPTS = 8  # with doubled delays four minutes in total
-_WEBHOOK_SECONDS = 10.0  # for one attempt
+_DRAIN_SECONDS = 5  # after the grace period: to cancel the runs that are left, and to enqueue their next segments
 
 
 class RunWorker:
@@ -63,7 +61,8 @@ class RunWorker:
     `version`: the version of the agents, by default computed from their models, prompts and tools. A run is finished by
     the version that began it; new runs are taken by the version that was deployed last, or started with `is_latest`.
     `queues`: only these. `deps`: the dependencies of all runs. `heartbeat`: seconds without a sign of life after which
-    others take over. `grace`: seconds for the runs in progress after a signal to stop.
+    others take over. `grace`: seconds for the runs in progress after a signal to stop. `webhook_secret`: webhooks are
+    signed with it, see `durable.webhooks`.
     """
 
     def __init__(
@@ -78,8 +77,9 @@ class RunWorker:
         heartbeat: float = _HEARTBEAT,
         poll: float = _POLL,
         grace: float = _GRACE,
+        webhook_secret: str = "",
     ) -> None:
-        """Raise ConfigError for agents without a name or a store."""
+        """Raise ConfigError for agents without a name or a store, and for an invalid secret."""
         self._runs = runs
         self._agents = {agent.name: agent for agent in _check_agents(agents)}
         self.version = version or _compute_version(self._agents.values())
@@ -97,8 +97,9 @@ class RunWorker:
         self._heartbeat_thread = ThreadPoolExecutor(1, "toolwire-heartbeat")  # nothing slow delays a heartbeat
         self._has_launched = False
         self._is_stopping = False
+        self._has_stopped = False
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._transport = HttpTransport()
+        self._webhooks = WebhookSender(webhook_secret)
 
     def run(self) -> None:
         """Execute runs until SIGTERM or SIGINT."""
@@ -124,6 +125,7 @@ class RunWorker:
             heartbeat.cancel()
             with suppress(StoreError):
                 await self._in_heartbeat_thread(self._rounds.end_heartbeat)
+            await self._webhooks.aclose()
             self._heartbeat_thread.shutdown(wait=False)
             self._threads.shutdown(wait=False)
 
@@ -158,6 +160,7 @@ class RunWorker:
             "application_version": self.version,
             "run_migrations": False,  # the client has performed them
             "log_level": "WARNING",
+            "db_engine_kwargs": {"hide_parameters": True},  # prompts, in logged errors
         }
         assert self._runs.client is not None
         dbos.DBOS(config=config)
@@ -167,7 +170,7 @@ class RunWorker:
         self._has_launched = True
         self._register_workflows()
         if self._queues:
-            dbos.DBOS.listen_queues(self._queues)
+            dbos.DBOS.listen_queues([*self._queues, WEBHOOK_QUEUE])
         dbos.DBOS.launch()
         if self._is_latest:
             dbos.DBOS.set_latest_application_version(self.version)
@@ -181,12 +184,20 @@ class RunWorker:
         def enqueue_scheduled(scheduled_at: str, job: dict[str, Any]) -> str:
             return self._enqueue_scheduled(scheduled_at, job)
 
+        def send_webhook(delivery: dict[str, Any]) -> None:
+            self._in_loop(self._send_webhook(msgspec.convert(delivery, WebhookAttempt)))
+
         dbos.DBOS.workflow(name=RUN_WORKFLOW)(execute)
         dbos.DBOS.workflow(name=SCHEDULE_WORKFLOW)(enqueue_scheduled)
+        dbos.DBOS.workflow(name=WEBHOOK_WORKFLOW)(send_webhook)
 
     async def _drain(self) -> None:
-        """Take no further runs, let the present ones end within the grace period, and hand over the others."""
-        closing = self._in_thread(lambda: dbos.DBOS.destroy(workflow_completion_timeout_sec=int(self._grace) + 5))
+        """Take no further runs, let the present ones end within the grace period, and hand over the others.
+
+        A run whose write does not end even after that stays this worker's in the database, and others take it over.
+        """
+        seconds = int(self._grace) + _DRAIN_SECONDS
+        closing = self._in_thread(lambda: dbos.DBOS.destroy(workflow_completion_timeout_sec=seconds))
         destroyed = asyncio.ensure_future(closing)
         end = time.monotonic() + self._grace
         while self._tasks and (left := end - time.monotonic()) > 0:
@@ -195,6 +206,7 @@ class RunWorker:
         for task in self._tasks.keys() - self._fenced:
             task.cancel()
         await destroyed
+        self._has_stopped = True
 
     # The tasks beside the runs (`take_over`).
 
@@ -228,18 +240,7 @@ class RunWorker:
         segment = msgspec.convert(job, Job)
         outcome = self._in_loop(self._execute(segment))
         if segment.webhook and outcome.state in ("done", "failed", "error", "waiting"):
-            options: dbos.StepOptions = {
-                "name": "webhook",
-                "retries_allowed": True,
-                "max_attempts": _WEBHOOK_ATTEMPTS,
-                "interval_seconds": 2.0,
-            }
-            try:
-                dbos.DBOS.run_step(options, self._send_webhook, segment, outcome)
-            except Exception as error:  # noqa: BLE001  # the run has its outcome, whatever its receiver does
-                # The host only: the path and the query of a webhook may be secret, also in the text of an error.
-                host, kind = urlsplit(segment.webhook).hostname, type(error).__name__
-                _log.warning("run %s: the webhook at %s failed: %s", segment.run_id, host, kind)
+            self._in_loop(self._until_reached(segment.run_id, enqueue_outcome, self._runs, segment, outcome))
         document: dict[str, Any] = msgspec.to_builtins(outcome)
         return document
 
@@ -252,23 +253,13 @@ class RunWorker:
         template = msgspec.convert(job, Job)
         moment = "".join(character for character in str(scheduled_at)[:19] if character.isdigit())
         scheduled = msgspec.structs.replace(template, run_id=f"{template.run_id}-{moment}")
-        self._runs.enqueue_job(scheduled)
+        self._in_loop(self._until_reached(scheduled.run_id, self._runs.enqueue_job, scheduled))
         return scheduled.run_id
 
-    def _send_webhook(self, job: Job, outcome: SegmentOutcome) -> int:
-        """Post the outcome, and return the status. Raise ConnectionError if the receiver does not accept it."""
-        status = "failed" if outcome.state == "error" else outcome.state
-        ended = {"status": status, "output": outcome.output, "reason": outcome.reason}
-        body = {"run_id": job.run_id, "agent": job.agent, **ended}
-        answer: int = self._in_loop(self._post(job, msgspec.json.encode(body)))
-        if not 200 <= answer < 300:
-            raise ConnectionError(f"the webhook answered {answer}")
-        return answer
-
-    async def _post(self, job: Job, body: bytes) -> int:
-        headers = {"content-type": "application/json", "idempotency-key": job.workflow_id}
-        async with self._transport.post(job.webhook, headers, {}, body, _WEBHOOK_SECONDS) as reply:
-            return reply.status
+    async def _send_webhook(self, delivery: WebhookAttempt) -> None:
+        reason = await self._webhooks.send(delivery)
+        if reason:
+            await self._until_reached(delivery.message_id, enqueue_next_attempt, self._runs, delivery, reason)
 
     # The runs, in the event loop.
 
@@ -353,7 +344,7 @@ class RunWorker:
         return SegmentOutcome("retried", reason=reason)
 
     async def _enqueue_next(self, job: Job, following: Job, delay: float = 0.0) -> None:
-        """Enqueue the segment that follows, as soon as the database can be reached, unless the run was cancelled.
+        """Enqueue the segment that follows, unless the run was cancelled or taken over.
 
         This segment does not end before: without a successor the run would be lost. If this worker dies meanwhile, another
         one takes the segment over.
@@ -363,14 +354,19 @@ class RunWorker:
             if self._rounds.is_in_progress(job.workflow_id, self.executor_id):
                 self._runs.enqueue_job(following, version=self.version, delay=delay)
 
-        while True:
+        await self._until_reached(job.run_id, enqueue)
+
+    async def _until_reached(self, run_id: str, work: Callable[..., None], *arguments: Any) -> None:
+        """Perform work as soon as the database can be reached. Raise CancelledError once the worker has stopped."""
+        while not self._has_stopped:
             try:
-                await self._in_thread(enqueue)
-            except Exception as error:  # noqa: BLE001  # DBOS raises those of SQLAlchemy and of its drivers
-                _log.warning("run %s cannot be enqueued, trying again: %s", job.run_id, describe_error(error))
+                await self._in_thread(work, *arguments)
+            except Exception as error:  # noqa: BLE001  # also of DBOS, whose errors are many
+                _log.warning("run %s cannot be enqueued, trying again: %s", run_id, describe_error(error))
                 await asyncio.sleep(self._poll)
             else:
                 return
+        raise asyncio.CancelledError
 
 
 def _check_agents(agents: Iterable[Agent[Any, Any]]) -> list[Agent[Any, Any]]:

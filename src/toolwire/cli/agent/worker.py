@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import os
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +32,8 @@ examples:
   toolwire runs list                                  queued, running, waiting and finished runs
 
 A run is finished by the version that began it; new runs are taken by the version that was deployed last. SIGTERM: the
-worker takes no further runs, gives its runs --grace seconds, and hands the others over.
+worker takes no further runs, gives its runs --grace seconds, and hands the others over. Webhooks are signed with
+TOOLWIRE_WEBHOOK_SECRET (whsec_…), if it is set.
 exit codes: 0 stopped   2 wrong usage
 """
 
@@ -116,5 +118,6 @@ async def _serve(runs: DurableRuns, agents: list[Agent[Any, Any]], arguments: ar
             queues=arguments.queue,
             heartbeat=arguments.heartbeat,
             grace=arguments.grace,
+            webhook_secret=os.environ.get("TOOLWIRE_WEBHOOK_SECRET", ""),
         )
         await worker.serve_until_signal()

@@ -18,6 +18,7 @@ from .rules import (
     existing_run,
     is_leased_to_another,
     is_listed,
+    is_ready,
     is_repeated_append,
     may_append,
     may_claim,
@@ -81,6 +82,14 @@ class MemoryRuns:
             runs = [run for run in self._runs.values() if existing_run(run, now) and is_listed(run, status, tenant)]
         runs.sort(key=lambda run: run.created_at, reverse=True)
         return tuple(runs[:limit])
+
+    def ready(self, limit: int = 1000) -> Sequence[str]:
+        """Return the ids of running runs that no process continues, the latest change first."""
+        with self._lock():
+            now = self._clock()
+            runs = [run for run in self._runs.values() if existing_run(run, now) and is_ready(run)]
+        runs.sort(key=lambda run: run.updated_at, reverse=True)
+        return [run.run_id for run in runs[:limit]]
 
     def lease(self, run_id: str, token: str, seconds: float) -> StoredRun | None:
         """Take or renew the lease of a run, and return it, or None if it is absent or leased to another token."""

@@ -22,7 +22,16 @@ from ...run.values.records import (
     check_run,
 )
 from .postgres_pool import NOW, PostgresPool, PostgresTable
-from .rules import COLUMNS, RUN_COLUMNS, as_bytes, is_repeated_append, record_from_row, run_from_row, sweep_in_batches
+from .rules import (
+    COLUMNS,
+    RUN_COLUMNS,
+    as_bytes,
+    as_text,
+    is_repeated_append,
+    record_from_row,
+    run_from_row,
+    sweep_in_batches,
+)
 
 # An append is one transaction: the statement that changes the summary compares the version and locks the row, so the
 # second of two writers finds another version; then the rows are inserted, a page per statement.
@@ -43,6 +52,7 @@ CREATE TABLE IF NOT EXISTS toolwire_run_rows (
     PRIMARY KEY (id, position)
 );
 CREATE INDEX IF NOT EXISTS toolwire_runs_by_expiry ON toolwire_runs (greatest(expires_at, lease_until));
+CREATE INDEX IF NOT EXISTS toolwire_runs_ready ON toolwire_runs (updated_at) WHERE status = 'running' AND token = '';
 COMMENT ON TABLE toolwire_runs IS '{_RUNS_VERSION}';
 """,
     has_old_runs="toolwire runs, version 2",
@@ -85,6 +95,10 @@ SELECT {RUN_COLUMNS} FROM toolwire_runs r
 WHERE {_RUN_EXISTS} AND (%(status)s::text IS NULL OR status = %(status)s::text)
     AND (%(tenant)s::bytea IS NULL OR tenant = %(tenant)s::bytea)
 ORDER BY created_at DESC LIMIT %(limit)s
+"""
+_READY_RUNS = f"""
+SELECT run_id FROM toolwire_runs r
+WHERE status = 'running' AND token = '' AND {_RUN_EXISTS} ORDER BY updated_at DESC LIMIT %(limit)s
 """
 _TAKE_LEASE = f"""
 UPDATE toolwire_runs r SET token = %(token)s, lease_until = {NOW} + %(seconds)s
@@ -175,6 +189,10 @@ class PostgresRuns:
         """List runs, the newest first."""
         values = {"status": status, "tenant": None if tenant is None else as_bytes(tenant), "limit": limit}
         return tuple(map(run_from_row, self._pool.run(_LIST_RUNS, values).fetchall()))
+
+    def ready(self, limit: int = 1000) -> Sequence[str]:
+        """Return the ids of running runs that no process continues, the latest change first."""
+        return [as_text(run_id) for (run_id,) in self._pool.run(_READY_RUNS, {"limit": limit})]
 
     def lease(self, run_id: str, token: str, seconds: float) -> StoredRun | None:
         return self._read_one(_TAKE_LEASE, _lease_values(run_id, token, seconds))

@@ -10,6 +10,7 @@ A record is a hash. A run is a hash and a list of rows with a time to live.
     {toolwire:1}:rows:<id>       the log of a run: a list with the same time to live
     {toolwire:1}:runs            ids of runs by the time of their creation
     {toolwire:1}:run_ends        ids of runs by the time they expire: for sweeping
+    {toolwire:1}:run_ready       ids of running runs without a lease by the time of their last change: for workers
 
 All names have the same hash tag, so that a script may access them together on a cluster, too: one store is one slot.
 
@@ -48,12 +49,13 @@ from .rules import as_bytes, is_listed, is_repeated_append, record_from_row, run
 
 _RUN_INDEX = PREFIX + b"runs"
 _RUN_ENDS = PREFIX + b"run_ends"
+_RUN_READY = PREFIX + b"run_ready"
 _STAGED_SECONDS = 3600  # a process that stages rows takes them within seconds, unless it is killed
 
-# KEYS: the run, the indexes by creation and by expiry, the log. ARGV[1]: the id of the run. Times are in seconds, with
+# KEYS: the run, the indexes by creation and by expiry, the log, the index of ready runs. ARGV[1]: the id of the run. Times are in seconds, with
 # microseconds.
 _RUN_HEAD = f"""
-local run, index, ends, log, id = KEYS[1], KEYS[2], KEYS[3], KEYS[4], ARGV[1]
+local run, index, ends, log, ready, id = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], ARGV[1]
 local clock = redis.call('TIME')
 local now = clock[1] + clock[2] / 1000000
 local function after(seconds) return string.format('%.6f', now + tonumber(seconds)) end
@@ -69,17 +71,19 @@ end
 local function is_free(found, token)
   return found[3] == '' or found[3] == token or tonumber(found[5]) <= now
 end
-local function expire()
-  local found = redis.call('HMGET', run, 'lease_until', 'expires_at')
+local function update_indexes()
+  local found = redis.call('HMGET', run, 'lease_until', 'expires_at', 'status', 'token', 'updated_at')
   local over = math.max(tonumber(found[1]), tonumber(found[2]))
   redis.call('ZADD', ends, string.format('%.6f', over), id)
+  if found[3] == 'running' and found[4] == '' then redis.call('ZADD', ready, found[5], id)
+  else redis.call('ZREM', ready, id) end
   for _, key in ipairs({{run, log}}) do
     if over < 1e11 then redis.call('PEXPIREAT', key, string.format('%.0f', math.ceil(over * 1000)))
     else redis.call('PERSIST', key) end
   end
 end
 """
-# KEYS[5]: the staged rows; without them the rows are the last arguments.
+# KEYS[6]: the staged rows; without them the rows are the last arguments.
 _APPEND_ROWS = """
 local expected, status, token, summary, tenant, digest, ttl, lease, leased, restart, count = unpack(ARGV, 2, 12)
 local found = fields()
@@ -90,15 +94,15 @@ else found, restart = {'0', nil, nil, nil, nil, nil, after(0)}, '1' end
 local lease_until = '0'
 if leased == '1' then lease_until = after(lease) else token = '' end
 -- a command that was repeated after a lost connection may have staged a page twice
-if KEYS[5] and redis.call('LLEN', KEYS[5]) ~= tonumber(count) then error('the staged rows do not belong to the append') end
+if KEYS[6] and redis.call('LLEN', KEYS[6]) ~= tonumber(count) then error('the staged rows do not belong to the append') end
 if restart == '1' then redis.call('DEL', log) end
 for number = 13, #ARGV do redis.call('RPUSH', log, ARGV[number]) end
-if KEYS[5] then while redis.call('LMOVE', KEYS[5], log, 'LEFT', 'RIGHT') do end end
+if KEYS[6] then while redis.call('LMOVE', KEYS[6], log, 'LEFT', 'RIGHT') do end end
 redis.call('HSET', run, 'version', string.format('%.0f', found[1] + 1), 'status', status, 'token', token,
   'summary', summary, 'tenant', tenant, 'digest', digest, 'rows', redis.call('LLEN', log),
   'lease_until', lease_until, 'expires_at', after(ttl), 'created_at', found[7], 'updated_at', after(0))
 redis.call('ZADD', index, found[7], id)
-expire()
+update_indexes()
 return fields()
 """
 _GET_RUN = """
@@ -111,21 +115,21 @@ local token, seconds = unpack(ARGV, 2)
 local found = fields()
 if not exists(found) or not is_free(found, token) then return nil end
 redis.call('HSET', run, 'token', token, 'lease_until', after(seconds))
-expire()
+update_indexes()
 return fields()
 """
 _RENEW_LEASE = """
 local token, seconds = unpack(ARGV, 2)
 if token == '' or redis.call('HGET', run, 'token') ~= token then return 0 end
 redis.call('HSET', run, 'lease_until', after(seconds))
-expire()
+update_indexes()
 return 1
 """
 _RELEASE_LEASE = """
 local token = ARGV[2]
 if token == '' or redis.call('HGET', run, 'token') ~= token then return 0 end
 redis.call('HSET', run, 'token', '', 'lease_until', '0')
-expire()
+update_indexes()
 return 1
 """
 _DELETE_RUN = """
@@ -134,6 +138,7 @@ if not exists(found) or not is_free(found, '') then return 0 end
 redis.call('DEL', run, log)
 redis.call('ZREM', index, id)
 redis.call('ZREM', ends, id)
+redis.call('ZREM', ready, id)
 return 1
 """
 _SWEEP_RUNS = """
@@ -141,6 +146,7 @@ local found = redis.call('HMGET', run, 'lease_until', 'expires_at')
 if found[1] and math.max(tonumber(found[1]), tonumber(found[2])) > now then return 0 end
 redis.call('DEL', run, log)
 redis.call('ZREM', index, id)
+redis.call('ZREM', ready, id)
 return redis.call('ZREM', ends, id)
 """
 
@@ -209,12 +215,20 @@ class RedisRuns:
         self, status: RunStatus | None = None, limit: int = 100, *, tenant: str | None = None
     ) -> tuple[StoredRun, ...]:
         """List runs, the newest first."""
+        found = self._read_index(_RUN_INDEX)
+        return tuple(islice((run for run in found if is_listed(run, status, tenant)), limit))
+
+    def ready(self, limit: int = 1000) -> Sequence[str]:
+        """Return the ids of running runs that no process continues, the latest change first."""
+        return [run.run_id for run in islice(self._read_index(_RUN_READY), limit)]
+
+    def _read_index(self, index: bytes) -> Iterator[StoredRun]:
+        """Read the runs of an index, the newest first, without those that have expired."""
         with self._client.use() as client:
-            ids = client.zrevrange(_RUN_INDEX, 0, -1)
+            ids = client.zrevrange(index, 0, -1)
         inputs = [(_run_key_names(run_id), [run_id]) for run_id in ids]
         replies = self._client.run_for_each(self._scripts[_GET_RUN], inputs)
-        found = (_to_run(run_id, reply) for run_id, reply in zip(ids, replies, strict=True) if reply is not None)
-        return tuple(islice((run for run in found if is_listed(run, status, tenant)), limit))
+        return (_to_run(run_id, reply) for run_id, reply in zip(ids, replies, strict=True) if reply is not None)
 
     def lease(self, run_id: str, token: str, seconds: float) -> StoredRun | None:
         """Take or renew the lease of a run."""
@@ -246,7 +260,7 @@ class RedisRuns:
 
 
 def _run_key_names(run_id: bytes) -> list[bytes]:
-    return [PREFIX + b"run:" + run_id, _RUN_INDEX, _RUN_ENDS, PREFIX + b"rows:" + run_id]
+    return [PREFIX + b"run:" + run_id, _RUN_INDEX, _RUN_ENDS, PREFIX + b"rows:" + run_id, _RUN_READY]
 
 
 def _to_run(run_id: bytes, found: Any) -> StoredRun:

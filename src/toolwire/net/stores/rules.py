@@ -83,6 +83,10 @@ def is_listed(run: StoredRun, status: RunStatus | None, tenant: str | None) -> b
     return status in (None, run.status) and tenant in (None, run.tenant)
 
 
+def is_ready(run: StoredRun) -> bool:
+    return run.status == "running" and run.token == ""
+
+
 def may_append(existing: StoredRun | None, run: StoredRun, expected_version: int, now: float) -> bool:
     """Return True if `run` may continue the existing run."""
     if existing is None:

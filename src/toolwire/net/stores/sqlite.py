@@ -18,6 +18,7 @@ from .rules import (
     RUN_COLUMNS,
     ExpiryClock,
     as_bytes,
+    as_text,
     effective_state,
     existing_run,
     is_leased_to_another,
@@ -49,6 +50,10 @@ SELECT {RUN_COLUMNS} FROM runs
 WHERE max(expires_at, lease_until) > :now AND (:status IS NULL OR status = :status)
   AND (:tenant IS NULL OR tenant = :tenant)
 ORDER BY created_at DESC, rowid DESC LIMIT :limit
+"""
+_READY_RUNS = """
+SELECT run_id FROM runs
+WHERE status = 'running' AND token = x'' AND max(expires_at, lease_until) > :now ORDER BY updated_at DESC LIMIT :limit
 """
 _TAKE_LEASE = "UPDATE runs SET token = ?, lease_until = ? WHERE run_id = ?"
 # An expired run must not be revived: a sweep may have deleted a part of its log.
@@ -125,6 +130,12 @@ class SqliteRuns:
             values = {"now": self._clock(), "status": status, "tenant": _optional_bytes(tenant), "limit": limit}
             rows = connection.execute(_LIST_RUNS, values).fetchall()
         return tuple(map(run_from_row, rows))
+
+    def ready(self, limit: int = 1000) -> Sequence[str]:
+        """Return the ids of running runs that no process continues, the latest change first."""
+        with self._file.use() as connection:
+            rows = connection.execute(_READY_RUNS, {"now": self._clock(), "limit": limit})
+            return [as_text(run_id) for (run_id,) in rows]
 
     def lease(self, run_id: str, token: str, seconds: float) -> StoredRun | None:
         """Take or renew the lease of a run, and return it, or None if it is absent or leased to another token."""

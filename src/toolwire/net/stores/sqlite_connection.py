@@ -35,6 +35,7 @@ _INCREMENTAL = 2  # the value of `auto_vacuum` in files that can shrink
 _INDEXES = (
     "CREATE INDEX IF NOT EXISTS records_by_expiry ON records (expires_at) WHERE state = 'done'",
     "CREATE INDEX IF NOT EXISTS runs_by_expiry ON runs (max(expires_at, lease_until))",
+    "CREATE INDEX IF NOT EXISTS runs_ready ON runs (updated_at) WHERE status = 'running' AND token = x''",
 )
 _TABLES = (
     """

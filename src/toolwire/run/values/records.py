@@ -110,6 +110,14 @@ class RunStore(Protocol):
         """List the runs of a tenant, or all runs (None), the newest first. The default limit fills a few screens."""
         ...
 
+    def ready(self, limit: int = 1000) -> Sequence[str]:
+        """Return the ids of running runs that no process continues, the latest change first.
+
+        They were decided or handed over. A store finds them without a look at other runs, because workers ask every
+        second; the limit is as many as a worker looks at.
+        """
+        ...
+
     def lease(self, run_id: str, token: str, seconds: float) -> StoredRun | None:
         """Take or renew the lease, and return the run; None if it is absent or another process holds the lease."""
         ...
