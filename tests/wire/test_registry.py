@@ -14,10 +14,19 @@ from toolwire.wire import get, names
 
 
 def test_built_in_wires_are_listed():
-    assert toolwire.wire.names() == ["anthropic", "gemini", "ollama", "openai_chat", "openai_responses"]
+    assert toolwire.wire.names() == [
+        "anthropic",
+        "gemini",
+        "gemini_interactions",
+        "ollama",
+        "openai_chat",
+        "openai_responses",
+    ]
 
 
-@pytest.mark.parametrize("name", ["anthropic", "gemini", "ollama", "openai_chat", "openai_responses"])
+@pytest.mark.parametrize(
+    "name", ["anthropic", "gemini", "gemini_interactions", "ollama", "openai_chat", "openai_responses"]
+)
 def test_codec_has_its_registered_name(name):
     codec = get(name)
     assert codec.name == name
