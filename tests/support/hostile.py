@@ -22,6 +22,7 @@ SECRET = "sk-upstream-secret-0123456789"
 PATHS = {
     "anthropic": "/v1/messages",
     "gemini": "/v1beta/models/{model}:{verb}",
+    "gemini_interactions": "/v1beta/interactions",
     "ollama": "/api/chat",
     "openai_chat": "/v1/chat/completions",
     "openai_responses": "/v1/responses",

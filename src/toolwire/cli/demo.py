@@ -124,7 +124,7 @@ def _width() -> int:
 
 # Screen 1: a call in five formats.
 
-_LABEL = 18  # columns; the longest name of a wire, openai_responses, and two spaces
+_LABEL = 21  # columns; the longest name of a wire, gemini_interactions, and two spaces
 _SOURCE = "anthropic"
 _PARTS = [
     {"type": "thinking", "thinking": "I look.", "signature": "c2ln"},

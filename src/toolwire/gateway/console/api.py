@@ -53,6 +53,7 @@ MAX_BODY = 32 * 1024 * 1024
 _TITLES = {
     "anthropic": "Anthropic Messages",
     "gemini": "Gemini",
+    "gemini_interactions": "Gemini Interactions",
     "ollama": "Ollama",
     "openai_chat": "OpenAI Chat",
     "openai_responses": "OpenAI Responses",

@@ -34,6 +34,7 @@ from .messages import SnippetAnswer, SnippetRequest
 _VENDORS = {
     "anthropic": "anthropic",
     "gemini": "gemini",
+    "gemini_interactions": "gemini",
     "ollama": "ollama",
     "openai_chat": "openai",
     "openai_responses": "openai",
