@@ -23,6 +23,7 @@ _TITLES = {
     "openai_responses": "OpenAI Responses",
     "anthropic": "Anthropic Messages",
     "gemini": "Gemini generateContent",
+    "gemini_interactions": "Gemini Interactions",
     "ollama": "Ollama chat",
 }
 _FIELDS = {"id": ("call_1", "i"), "name": ("get_weather", "n"), "arguments": ("Paris", "a")}

@@ -14,6 +14,7 @@ TITLES = {
     "openai_responses": "OpenAI Responses",
     "anthropic": "Anthropic Messages",
     "gemini": "Gemini generateContent",
+    "gemini_interactions": "Gemini Interactions",
     "ollama": "Ollama /api/chat",
 }
 HEAD = """# Imperfect upstreams

@@ -43,7 +43,14 @@ def test_tools_are_converted_to_every_target(file, capsys):
     assert main(["convert", file(TOOL), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["source"], document["kind"]) == ("mcp", "tools")
-    assert set(document["targets"]) == {"anthropic", "gemini", "ollama", "openai_chat", "openai_responses"}
+    assert set(document["targets"]) == {
+        "anthropic",
+        "gemini",
+        "gemini_interactions",
+        "ollama",
+        "openai_chat",
+        "openai_responses",
+    }
 
 
 def test_strict_rejects_a_lossy_conversion(file, capsys):

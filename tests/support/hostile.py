@@ -169,6 +169,8 @@ def expect_error(answer: Answer, front: str, *statuses: int) -> Fault:
         assert document["type"] == "error" and error["type"] and error["message"]
     elif front == "gemini":
         assert error["code"] == answer.status and error["status"] and error["message"]
+    elif front == "gemini_interactions":
+        assert isinstance(error["code"], str) and error["message"]
     else:
         assert error["type"] and error["message"] and {"param", "code"} <= set(error)
     assert SECRET.encode() not in answer.body and b"Traceback" not in answer.body

@@ -45,6 +45,8 @@ def shape(response, *, extra=False, target=""):
             if part.get("part") == "call" and part.get("kind") != "freeform":
                 part["arguments"] = part.get("arguments") or parse_partial(part.pop("raw", None) or "")
                 part.pop("raw", None)
+        if target == "gemini_interactions":  # a stream has sent the beginning of a call that is left out of a document
+            choice["parts"] = [part for part in choice.get("parts", ()) if part.get("state") != "truncated"]
         if target == "gemini":
             choice["parts"] = _join_neighbours(choice.get("parts", []))
         if target and not get(target).capabilities.ordered:

@@ -12,7 +12,7 @@ from toolwire.stream.framing import SSEDecoder
 from toolwire.testing import load_vectors
 from toolwire.wire import get
 
-WIRES = ("openai_chat", "anthropic", "gemini", "ollama", "openai_responses")
+WIRES = ("openai_chat", "anthropic", "gemini", "gemini_interactions", "ollama", "openai_responses")
 
 
 def stream_vectors():

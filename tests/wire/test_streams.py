@@ -23,7 +23,7 @@ from toolwire.ir import (
 from toolwire.testing import bytewise
 from toolwire.wire import get
 
-WIRES = ("anthropic", "gemini", "ollama", "openai_chat", "openai_responses")
+WIRES = ("anthropic", "gemini", "gemini_interactions", "ollama", "openai_chat", "openai_responses")
 
 
 def chunk(delta=None, finish=None, index=0, **fields):

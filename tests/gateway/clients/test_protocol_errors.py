@@ -29,6 +29,7 @@ from toolwire.ir.response import Fault
 MODEL_LOCATIONS = {
     "anthropic": ("/model", "/v1/models"),
     "gemini": (None, "/v1beta/models"),
+    "gemini_interactions": ("/model", "/v1beta/models"),
     "ollama": ("/model", "/api/tags"),
     "openai_chat": ("/model", "/v1/models"),
     "openai_responses": ("/model", "/v1/models"),
@@ -109,6 +110,7 @@ async def test_first_chat_chunk_contains_the_assistant_role(wire, said):
 BILLING_ERRORS = {
     "anthropic": (402, "billing_error"),
     "gemini": (400, "FAILED_PRECONDITION"),
+    "gemini_interactions": (402, "payment_required"),
     "ollama": (402, ""),
     "openai_chat": (429, "insufficient_quota"),
     "openai_responses": (429, "insufficient_quota"),

@@ -48,7 +48,6 @@ _FIELDS: _Table = {
         "previous_interaction_id": _Stored("refers to an earlier interaction", "send the whole conversation as steps"),
         "continuation_token": _Stored("resumes an interrupted interaction", "send the request without it"),
         "cached_content": _Stored("refers to stored contents", "send them in `input`"),
-        "environment": _Stored("refers to an environment of the provider", "leave it out"),
         "agent": _Stored("names an agent of the provider", "send a `model`"),
     },
 }

@@ -9,7 +9,6 @@ Source: google-genai 3.3.0, _gaos/types/interactions.
 
 from __future__ import annotations
 
-from ...ir.pointer import JSON
 from ...ir.request import Request
 from ..codec import WireCodec, fixed_path, tools_decoder, tools_encoder
 from ..protocol import Capabilities, Limits, StreamDecoder, StreamEncoder

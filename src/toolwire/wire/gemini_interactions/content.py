@@ -44,7 +44,9 @@ def read_content(raw: JSON) -> Text | Media | Opaque:
     """Read one content; one of an unknown kind, or media without data, stays Opaque. Raise ProtocolError if invalid."""
     kind = read_string(require_object(raw), "type")
     if kind == "text":
-        return Text(read_string(raw, "text"), extra=read_extra(raw, _TEXT, NAME) if len(raw) > 2 else {})
+        text = read_string(raw, "text")
+        extra = read_extra(raw, _TEXT, NAME) if len(raw) > 2 else {}
+        return Text(text, extra=extra if text else {**extra, FORM: {**extra.get(FORM, {}), ":empty": True}})
     if kind in _KINDS:
         return read_media(raw, _KINDS[kind])
     return Opaque(NAME, f"{CONTENT}{kind}", raw)
@@ -91,6 +93,15 @@ def is_content(part: Part) -> TypeGuard[Opaque]:
     return isinstance(part, Opaque) and part.wire == NAME and part.type.startswith(CONTENT)
 
 
+def is_empty_text(part: Part) -> bool:
+    """Return whether a part is a text without characters that was not read from this wire."""
+    return isinstance(part, Text) and not part.text and not has_own_fields(part.extra)
+
+
+def has_own_fields(extra: Extra) -> bool:
+    return NAME in extra or FORM in extra
+
+
 def write_content(part: Part, losses: Losses, path: str) -> Object | None:
     """Write a text or media as content; return None and report the loss if there is no such content."""
     if isinstance(part, Text):
@@ -130,9 +141,10 @@ def _write_media(part: Media, losses: Losses, path: str) -> Object | None:
         out["resolution"] = part.detail
     elif part.detail is not None:
         losses.add(f"{path}/detail", "detail", "dropped", f"{LABEL} has no such resolution", "info")
-    for concept in ("name", "cache"):
-        if getattr(part, concept) is not None:
-            losses.add(f"{path}/{concept}", concept, "dropped", f"{LABEL} media have no such field", "info")
+    if part.name is not None:
+        losses.add(f"{path}/name", "name", "dropped", f"{LABEL} media have no name")
+    if part.cache is not None:
+        losses.add(f"{path}/cache", "cache", "dropped", f"{LABEL} has no cache marks", "info")
     return write_extra(out, part.extra, NAME)
 
 

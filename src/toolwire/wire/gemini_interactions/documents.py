@@ -56,25 +56,41 @@ def _locate(request: Request, steps: list[str], parts: list[list[str]], path: st
             return join(name) if name in _TOP else join("generation_config", _FIELDS.get(name, name))
         case ["tools", index, *rest]:
             return join("tools", index, *(_FIELDS.get(name, name) for name in rest[:1]), *rest[1:])
-        case ["messages", index, "parts", number, "parts", inner, *rest]:
-            return parts[int(index)][int(number)] + join("result", inner, *rest)
         case ["messages", index, "parts", number, *rest]:
-            return parts[int(index)][int(number)] + join(*rest)
+            return _locate_in_part(parts[int(index)][int(number)], rest)
         case ["messages", index, *rest]:
             return steps[int(index)] + join(*rest)
-        case ["choice", *rest]:
-            return join("generation_config", "tool_choice", *rest)
-        case ["parallel", *_]:
-            return join("generation_config", "tool_choice")
+        case ["choice" | "parallel" as field, *rest]:
+            return join("generation_config", "tool_choice", *rest if field == "choice" else ())
         case ["reasoning", name, *rest]:
             return join("generation_config", _THINKING.get(name, "thinking_summaries"), *rest)
         case ["output", *rest]:
-            form = {} if request.output is None else request.output.extra.get(FORM, {})
-            place = [form[":index"]] if ":index" in form else []
-            if form.get(":format") == "bare":
-                rest = rest[1:] if rest[:1] == ["schema"] else rest
-            return join("response_format", *place, *rest)
+            return _locate_output(request, rest)
     return path
+
+
+def _locate_in_part(location: str, path: list[str]) -> str:
+    """Map a path inside a part at `location`: of its step, of a content in a result, or of the part itself."""
+    match path:
+        case ["step", *rest]:
+            return location.rpartition("/content/")[0] + join(*rest)
+        case ["parts", inner, *rest]:
+            return location + join("result", inner, *rest)
+    return location + join(*path)
+
+
+def _locate_output(request: Request, path: list[str]) -> str:
+    """Map a path inside the form of the answer, which may be an entry of a list, or a bare schema."""
+    form = {} if request.output is None else request.output.extra.get(FORM, {})
+    match path:
+        case ["format", "others", *_]:
+            return join("response_format")
+        case ["format", *rest]:  # fields that no other wire has
+            return join(*rest)
+        case ["schema", *rest] if form.get(":format") == "bare":
+            path = rest
+    place = [form[":index"]] if ":index" in form else []
+    return join("response_format", *place, *path)
 
 
 def _user_locations(parts: tuple[Part, ...], step: int, *, is_bare: bool) -> tuple[list[str], int]:
@@ -123,7 +139,7 @@ def _response_pointer(locations: list[str], path: str) -> str:
     """Map a canonical path in a response to a pointer; `locations` holds the pointers of its parts."""
     match split(path):
         case ["parts", number, *rest]:
-            return locations[int(number)] + join(*rest)
+            return _locate_in_part(locations[int(number)], rest)
         case ["stop", *_]:
             return join("status")
     return path

@@ -97,7 +97,7 @@ def decode_response(body: Object) -> Response:
     form = {**extra.get(FORM, {}), **echo}
     parts = _read_parts(body, form)
     stop = read_stop(body, has_calls=any(type(part) is ToolCall for part in parts))
-    if stop is not None and stop.reason == "length" and parts:
+    if parts and ended_early(stop):
         parts = (*parts[:-1], as_truncated(parts[-1]))
     if body.get("status") in _UNFINISHED or "status" not in body:
         form[":status"] = body.get("status", "absent")
@@ -150,9 +150,15 @@ def read_created(body: Object) -> int | None:
     return _read_created(body)[0]
 
 
+def ended_early(stop: Stop | None) -> bool:
+    """Return whether something else than the model ended the answer, perhaps in the middle of a call."""
+    return stop is not None and stop.reason in ("length", "content_filter", "pause")
+
+
 def as_truncated(part: Part) -> Part:
     if type(part) is ToolCall and not part.arguments:
-        return replace(part, arguments=None, raw=part.raw or "", state="truncated")
+        extra = {**part.extra, FORM: {**part.extra.get(FORM, {}), ":cut": True}}
+        return replace(part, arguments=None, raw=part.raw or "", state="truncated", extra=extra)
     return part
 
 
@@ -288,11 +294,11 @@ def encode_response(response: Response, request: Request | None = None) -> Encod
 def without_incomplete(
     parts: tuple[Part, ...], stop: Stop | None, losses: Losses
 ) -> tuple[tuple[Part, ...], Stop | None]:
-    """Return the parts without incomplete calls, and the stop for them. A call without arguments can be written."""
+    """Return the parts without incomplete calls, and the stop for them. A call that was read as `{}` is written so."""
     kept: list[Part] = []
     for number, part in enumerate(parts):
         if type(part) is ToolCall and part.state != "complete":
-            if is_writable_cut(part, stop) and number == len(parts) - 1:
+            if ":cut" in part.extra.get(FORM, {}) and number == len(parts) - 1:
                 kept.append(replace(part, arguments={}, raw=None, state="complete"))
                 continue
             report_incomplete_call(part, LABEL, losses, f"/parts/{number}")
@@ -300,11 +306,6 @@ def without_incomplete(
         else:
             kept.append(part)
     return tuple(kept), stop
-
-
-def is_writable_cut(call: ToolCall, stop: Stop | None) -> bool:
-    """Return whether a truncated call has no arguments yet, which an incomplete interaction shows as `{}`."""
-    return call.state == "truncated" and not call.raw and stop is not None and stop.reason == "length"
 
 
 def write_times(created: int | None, form: Object, losses: Losses) -> Object:

@@ -11,7 +11,7 @@ from ...ir.request import Message
 from ..codec import report_search_call
 from ..content import found_as_text, placeholder_arguments, structured_as_text
 from ..fields import restore_form, write_extra
-from .content import FOREIGN, FORM, LABEL, NAME, PROVIDER, is_content, write_content
+from .content import FOREIGN, FORM, LABEL, NAME, PROVIDER, has_own_fields, is_content, is_empty_text, write_content
 from .steps import STEP, is_bare, is_joined
 
 
@@ -80,7 +80,7 @@ def write_model_steps(parts: tuple[Part, ...], path: str, losses: Losses) -> Ite
             if step is not None:
                 yield step
             continue
-        if isinstance(part, Text) and not part.text and not part.extra:
+        if is_empty_text(part):
             losses.add(where, "text", "dropped", "it has no text", "info")
         else:
             content = write_content(_as_input(part, losses, where), losses, where)
@@ -137,7 +137,7 @@ def write_thought(part: Reasoning, losses: Losses, path: str) -> Object | None:
         losses.add(f"{path}/text", "reasoning", "rewritten", f"{LABEL} thoughts have only a summary", "info")
     if sections:
         out["summary"] = [{"type": "text", "text": text} for text in sections]
-    if len(out) == 1 and not part.extra:
+    if len(out) == 1 and not has_own_fields(part.extra):
         losses.add(path, "reasoning", "dropped", "it has no text", "info")
         return None
     return write_extra(out, part.extra, NAME)

@@ -62,6 +62,7 @@ from .response import (
     ENVELOPE,
     ENVELOPE_TYPES,
     decode_response,
+    ended_early,
     read_created,
     read_response_fault,
     read_stop,
@@ -369,7 +370,7 @@ class InteractionsStreamDecoder(BaseStreamDecoder):
     def _finish(self, events: list[Event]) -> None:
         """End the open steps and the answer; a failed interaction is a fault."""
         stop = read_stop(self._status, has_calls=self._has_calls)
-        is_cut = stop is not None and stop.reason == "length"
+        is_cut = ended_early(stop)
         last = max(self._steps, default=-1)
         for index in sorted(self._steps):
             self._close(index, events, is_cut=is_cut and index == last)

@@ -35,7 +35,7 @@ from ..codec import report_incomplete_call, report_search_call, stop_without_cal
 from ..content import placeholder_arguments
 from ..fields import write_extra
 from ..streaming.encoder import BaseStreamEncoder
-from .content import FORM, LABEL, NAME, is_content, write_content
+from .content import FORM, LABEL, NAME, has_own_fields, is_content, write_content
 from .fault import write_error
 from .response import ENVELOPE, ONE_CHOICE, write_status, write_times, write_usage
 from .step_writer import own_signature, write_model_step, write_moved_signature
@@ -146,7 +146,8 @@ class InteractionsStreamEncoder(BaseStreamEncoder):
     def _text_end(self, event: TextEnd) -> bytes:
         """Write the citations of a text and its end; Google's signature, which it cannot hold, is a thought after it."""
         step = self._steps.pop(event.key)
-        own = dict(merge_extra(step.start.extra, event.extra).get(NAME, {}))
+        extra = merge_extra(step.start.extra, event.extra)
+        own = dict(extra.get(NAME, {}))
         annotations = own.pop("annotations", None)
         path = self._part_path(event.key)
         for name in own:
@@ -155,6 +156,8 @@ class InteractionsStreamEncoder(BaseStreamEncoder):
         if annotations:
             delta = {"type": "text_annotation_delta", "annotations": annotations}
             out = self._restart(step) + self._delta(step, delta)
+        elif event.key not in self._begun and has_own_fields(extra):
+            out = self._restart(step) + self._delta(step, {"type": "text", "text": ""})
         if event.key in self._begun:
             out += self._stop(step)
         else:
@@ -201,7 +204,7 @@ class InteractionsStreamEncoder(BaseStreamEncoder):
         if signature is not None:
             out = self._begin_thought(step) + self._delta(step, {"type": "thought_signature", "signature": signature})
         elif event.key not in self._begun:
-            if NAME not in merge_extra(step.start.extra, event.extra):
+            if not has_own_fields(merge_extra(step.start.extra, event.extra)):
                 self._report_empty(event)
                 del self._steps[event.key]
                 return b""
@@ -213,12 +216,6 @@ class InteractionsStreamEncoder(BaseStreamEncoder):
 
     def _call_start(self, event: CallStart) -> bytes:
         """Start a call. Input of a freeform call becomes one argument at its end."""
-        path = self._part_path(event.key)
-        report_search_call(event, path, self.losses)
-        for concept in ("namespace", "cache"):
-            if getattr(event, concept) is not None:
-                detail = f"{LABEL} calls have no such field"
-                self.losses.add(f"{path}/{concept}", concept, "dropped", detail, "info")
         self._open(event, _DELTAS["call"])
         call: Object = {"type": "function_call", "id": event.id, "name": event.name, "arguments": {}}
         return self._begin(event.key, write_extra(call, event.extra, NAME))
@@ -243,6 +240,11 @@ class InteractionsStreamEncoder(BaseStreamEncoder):
                 self._broken = call
             report_incomplete_call(call, LABEL, self.losses, path)
             return b""
+        report_search_call(start, path, self.losses)
+        for concept in ("namespace", "cache"):
+            if getattr(start, concept) is not None:
+                detail = f"{LABEL} calls have no such field"
+                self.losses.add(f"{path}/{concept}", concept, "dropped", detail, "info")
         out = b""
         if event.arguments is None:
             text = escape(dumps(placeholder_arguments(call, self.losses, path)))
@@ -268,7 +270,7 @@ class InteractionsStreamEncoder(BaseStreamEncoder):
     # the end
 
     def _fail(self, event: StreamFault) -> bytes:
-        return self._event("error", error=write_error(event.fault)) + _DONE
+        return self._event("error", error=write_error(event.fault))
 
     def _end(self, event: ResponseEnd) -> bytes:
         """Write the interaction with its status and usage; a stream has sent its steps already."""
