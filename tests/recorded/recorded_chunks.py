@@ -19,7 +19,7 @@ SKIPPED_FIXTURES = {
     r"/(?:skills|files)/": "storage of skills and files",
     r"/speech-translation/": "realtime speech",
     r"/completion/": "legacy text completions",
-    r"^google/src/interactions/": "the Interactions API has no wire",
+    r"^google/src/interactions/__fixtures__/image-output\.chunks": "empty as recorded",
     r"^harness-": "messages of a coding agent",
 }
 """Pattern for the name: reason."""
@@ -35,6 +35,7 @@ DAMAGED_FIXTURES = {
 
 LAST = {
     "anthropic": ("message_stop",),
+    "gemini_interactions": ("interaction.completed",),
     "openai_responses": ("response.completed", "response.incomplete", "response.failed"),
 }
 """Types of the event that ends an answer. A fixture may hold the answers of several turns."""
@@ -84,6 +85,8 @@ def _wire_of_document(document):
             return "anthropic"
         case {"candidates": list()}:
             return "gemini"
+        case {"event_type": str()} | {"object": "interaction"}:
+            return "gemini_interactions"
     return None
 
 
@@ -100,7 +103,8 @@ def streams_of(fixture):
     wire = wire_of(fixture)
     answers, frames = [], []
     for chunk in fixture.chunks:
-        kind = (_parsed(chunk) or {}).get("type")
+        parsed = _parsed(chunk) or {}
+        kind = parsed.get("type") or parsed.get("event_type")
         frames.append((f"event: {kind}\n" if kind else "") + f"data: {chunk}\n\n")
         if kind in LAST.get(wire, ()):
             answers.append("".join(frames).encode())

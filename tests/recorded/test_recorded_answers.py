@@ -97,7 +97,7 @@ COUNTS = {
     "vercel/anthropic": (22, 27, 0),
     "vercel/azure": (7, 5, 4),
     "vercel/deepseek": (4, 3, 0),
-    "vercel/google": (3, 8, 0),
+    "vercel/google": (7, 15, 0),
     "vercel/groq": (2, 1, 0),
     "vercel/mistral": (3, 2, 0),
     "vercel/moonshotai": (2, 1, 0),

@@ -99,7 +99,7 @@ def decode_response(body: Object) -> Response:
     stop = read_stop(body, has_calls=any(type(part) is ToolCall for part in parts))
     if parts and ended_early(stop):
         parts = (*parts[:-1], as_truncated(parts[-1]))
-    if body.get("status") in _UNFINISHED or "status" not in body:
+    if body.get("status") in (*_UNFINISHED, None):
         form[":status"] = body.get("status", "absent")
     created, created_form = _read_created(body)
     extra[FORM] = remember_form(body, _DEFAULT_HEADERS, {**form, **created_form})

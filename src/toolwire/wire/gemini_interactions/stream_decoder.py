@@ -7,8 +7,8 @@ Several steps may be open at once. A step of a known kind becomes items: each te
 are whole parts between the texts. A step of any other kind is one opaque part, with the fields of its deltas.
 
 Arguments of a call arrive as JSON text; `{}` in its start is a placeholder. A call that stops without arguments is held
-back until the next step: if the status is `incomplete`, its arguments may not have arrived. The time of the interaction is
-only in its last event, and so are the fields that repeat the request; they are form.
+back until the next step: if the status is `incomplete`, its arguments may not have arrived. Fields that repeat the
+request are only in the last event; they are form. So is the time, which an answer has at its start: it is not read there.
 
 Events of the revision before 2026-05-20 have other names and a content in place of a step, and are read the same way.
 """
@@ -376,7 +376,7 @@ class InteractionsStreamDecoder(BaseStreamDecoder):
             self._close(index, events, is_cut=is_cut and index == last)
         self._end_pending(events, is_cut=is_cut)
         extra = read_unknown(self._status, ENVELOPE, NAME)
-        repeated = {name: self._status[name] for name in (*ECHO, "created") if self._status.get(name) is not None}
+        repeated = {name: self._status[name] for name in ECHO if self._status.get(name) is not None}
         if repeated:
             extra = {**extra, FORM: repeated}
         end = ResponseEnd((stop,) if stop is not None else (), extra)
