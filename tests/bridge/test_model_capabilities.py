@@ -278,6 +278,9 @@ def check_effort_with_tools(wire, known):
 def check_prefill(wire, known):
     messages = (USER, Message("assistant", (Text("a"),)), Message("system", (Text("b"),)))
     body, _ = fitted(wire, Request("m", messages), known)
+    if wire == "gemini_interactions":
+        assert known.prefill or body["input"][-1]["type"] == "user_input"
+        return
     assert known.prefill or body.get("messages", body.get("contents"))[-1]["role"] == "user"
 
 
@@ -331,6 +334,9 @@ def output_of(wire, body):
         config = body.get("generationConfig", {})
         schema = config.get("responseJsonSchema") or config.get("responseSchema")
         return "json_schema" if schema else "json" if config.get("responseMimeType") == "application/json" else None
+    if wire == "gemini_interactions":
+        form = body.get("response_format", {})
+        return "json_schema" if "schema" in form else "json" if form.get("mime_type") == "application/json" else None
     form = (
         body.get("response_format") or body.get("text", {}).get("format") or body.get("output_config", {}).get("format")
     )

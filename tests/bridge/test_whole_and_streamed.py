@@ -14,6 +14,12 @@ VECTORS = TESTS / "vectors" / "wire"
 ONE_FORM_ONLY = {
     "anthropic": {"an error in the middle", "without a stop sequence, counts and an id"},
     "gemini": {"an error in the middle", "a malformed call", "no candidates and no reason"},
+    "gemini_interactions": {
+        "an error event",
+        "incomplete in the arguments of a call",
+        "running in the background",
+        "two calls",
+    },
     "ollama": {"an error at once", "an error in the middle", "words, thoughts again, words"},
     "openai_chat": {
         "an error in the middle",

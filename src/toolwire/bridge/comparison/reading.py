@@ -105,10 +105,12 @@ def read_elements(document: JSON, wire: str, kind: str) -> Reading:
     return Reading(list(_read_error(document, wire)), None)
 
 
-# The wires' error objects. Gemini has its type in `status` and the status in `code`; Ollama has a text only.
+# The wires' error objects. Gemini has its type in `status` and the status in `code`; Interactions has only a `code`, which
+# is the type; Ollama has a text only. Of several fields for one kind, the first one counts.
 _ERROR_FIELDS: tuple[tuple[ElementKind, str], ...] = (
     ("type", "/error/type"),
     ("type", "/error/status"),
+    ("type", "/error/code"),
     ("message", "/error/message"),
     ("message", "/error"),
     ("status", "/error/code"),
@@ -118,12 +120,14 @@ _ERROR_FIELDS: tuple[tuple[ElementKind, str], ...] = (
 def _read_error(document: JSON, wire: str) -> Iterator[Group]:
     """Yield the type, the message and the status of an error document."""
     fault = get(wire).decode_error(None, document)
+    found: set[ElementKind] = set()
     for kind, pointer in _ERROR_FIELDS:
-        value = _value_at(document, pointer)
+        value = None if kind in found else _value_at(document, pointer)
         is_read = (
             type(value) is str if kind == "type" else value == (fault.message if kind == "message" else fault.status)
         )
         if is_read:
+            found.add(kind)
             yield Group(kind, kind, shorten(str(value), _LABEL), pointer, value, [])
 
 

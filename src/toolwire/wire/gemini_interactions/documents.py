@@ -153,6 +153,12 @@ _OWN_EVENTS = ("interaction.", "step.")
 _TOOL_TYPES = frozenset({"google_search", "url_context", "code_execution", "google_maps", "mcp_server", "retrieval"})
 
 
+def _has_input(body: Object) -> bool:
+    """Return whether a document has an input, or continues an interaction without one."""
+    given = body.get("input")
+    return type(given) in (str, list) or is_content_document(given) or "continuation_token" in body
+
+
 def _is_own_item(item: Object) -> bool:
     """Return whether an item of `input` is a step, or a content; a Responses item with such a type has a role."""
     return item.get("type") in _STEPS or (is_content_document(item) and "role" not in item)
@@ -164,7 +170,7 @@ def _is_own_call(item: Object) -> bool:
 
 DETECTION: Mapping[Kind, Callable[[JSON], int]] = {
     "request": scorer(
-        (5, lambda b: "messages" not in b and ("input" in b or "continuation_token" in b or "agent" in b)),
+        (5, lambda b: "messages" not in b and "type" not in b and _has_input(b)),
         (5, lambda b: not _OWN_FIELDS.isdisjoint(b)),
         (5, lambda b: any(map(_is_own_item, blocks(b, "input"))) or _is_own_item(b["input"])),
         (4, lambda b: any(map(_is_own_call, blocks(b, "input")))),
