@@ -159,6 +159,12 @@ TOOLS = [
         replace(THREE_TOOLS, choice=ToolChoice("allowed", ("f", "g"), required=True)),
         read_choice,
     ),
-    Statement("parallel calls", BASE, replace(BASE, parallel=True), lambda r: r.parallel, ("gemini", "gemini_interactions", "ollama")),
+    Statement(
+        "parallel calls",
+        BASE,
+        replace(BASE, parallel=True),
+        lambda r: r.parallel,
+        ("gemini", "gemini_interactions", "ollama"),
+    ),
     Statement("one call at a time", BASE, replace(BASE, parallel=False), lambda r: r.parallel),
 ]

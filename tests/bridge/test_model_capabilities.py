@@ -352,7 +352,7 @@ def check_hosted(wire, known):
     runs = True if known.hosted is None else "web_search" in known.hosted
     for tools in ((search,), (search, TOOL)):
         body, losses = fitted(wire, Request("m", (USER,), tools), known)
-        is_sent = any(name in str(body) for name in ("web_search", "googleSearch"))
+        is_sent = any(name in str(body) for name in ("web_search", "googleSearch", "google_search"))
         assert is_sent == (runs and (known.hosted_with_functions is not False or len(tools) == 1))
         assert is_sent != any(loss.concept == "hosted tool" and loss.action == "dropped" for loss in losses)
 

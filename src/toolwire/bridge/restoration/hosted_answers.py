@@ -280,6 +280,8 @@ class HostedAnswer:
         self.place(f"/parts/{last}", sum(type(event) is WholePart for event in events))
         if self._runs and self._usage is not None:
             counted = self._target.write_usage(self._usage, self._runs)
+            for wire in counted.extra.keys() - self._usage.extra.keys():  # as for a text with citations
+                report_extra(self._usage.extra, "/usage", wire, self._losses, as_info=True, scoped=False)
             events += [] if counted is self._usage else [UsageUpdate(counted)]
         text = "".join(self._texts)
         stops = tuple([stop and replace(stop, extra=self._strip(stop.extra)) for stop in end.stops[:1]])

@@ -337,6 +337,7 @@ class InteractionsStreamDecoder(BaseStreamDecoder):
         if not step.pieces and step.placeholder:
             self._add_arguments(step, {"arguments": step.placeholder}, events)
         if not step.pieces:
+            self._end_pending(events)
             self._pending = CallEnd(step.key, {}, None, "complete", step.artefacts)
             if is_cut:
                 self._end_pending(events, is_cut=True)

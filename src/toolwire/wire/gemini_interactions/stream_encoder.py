@@ -184,11 +184,10 @@ class InteractionsStreamEncoder(BaseStreamEncoder):
     def _reasoning_delta(self, event: ReasoningDelta) -> bytes:
         """Write a fragment of a summary; a stream does not show its sections, so a blank line begins the next one."""
         step = self._steps[event.key]
-        first = event.key not in self._sections
         previous = self._sections.setdefault(event.key, event.section)
         self._sections[event.key] = event.section
         path = self._part_path(event.key)
-        if first and event.section is None:
+        if event.section is None:
             self.losses.add(f"{path}/text", "reasoning", "rewritten", f"{LABEL} thoughts have only a summary", "info")
         gap = b""
         if previous != event.section:
