@@ -22,7 +22,8 @@ USER = Message("user", (Text("hi"),))
 BASE = Request("m", (USER,), (TOOL,), params=Params(max_tokens=32_000))
 NO_TOOLS = replace(BASE, tools=())
 ASKS_JSON = replace(NO_TOOLS, messages=(Message("user", (Text("Answer in JSON."),)),))
-NO_STORE = {"openai_responses~": {":store": "absent"}}  # without it, the encoder writes `"store": false`
+# Without it, the encoders write `"store": false`.
+NO_STORE = {f"{wire}~": {":store": "absent"} for wire in ("openai_responses", "gemini_interactions")}
 IMAGE = Media("image", "image/png", f"iVBORw0KGgoA{MARK}")  # begins as a PNG does
 PDF = Media("file", "application/pdf", MARK)
 ANSWER: dict[str, Any] = {

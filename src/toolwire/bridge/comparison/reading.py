@@ -105,8 +105,7 @@ def read_elements(document: JSON, wire: str, kind: str) -> Reading:
     return Reading(list(_read_error(document, wire)), None)
 
 
-# The wires' error objects. Gemini has its type in `status` and the status in `code`; Interactions has only a `code`, which
-# is the type; Ollama has a text only. Of several fields for one kind, the first one counts.
+# The wires' error objects. Gemini has its status in `code`, Interactions its type; Ollama has a text only.
 _ERROR_FIELDS: tuple[tuple[ElementKind, str], ...] = (
     ("type", "/error/type"),
     ("type", "/error/status"),
@@ -120,14 +119,11 @@ _ERROR_FIELDS: tuple[tuple[ElementKind, str], ...] = (
 def _read_error(document: JSON, wire: str) -> Iterator[Group]:
     """Yield the type, the message and the status of an error document."""
     fault = get(wire).decode_error(None, document)
-    found: set[ElementKind] = set()
+    values: dict[str, JSON] = {}  # of several fields for one kind, the first one counts
     for kind, pointer in _ERROR_FIELDS:
-        value = None if kind in found else _value_at(document, pointer)
-        is_read = (
-            type(value) is str if kind == "type" else value == (fault.message if kind == "message" else fault.status)
-        )
-        if is_read:
-            found.add(kind)
+        value = None if kind in values else _value_at(document, pointer)
+        if type(value) is str if kind == "type" else value == getattr(fault, kind):
+            values[kind] = value
             yield Group(kind, kind, shorten(str(value), _LABEL), pointer, value, [])
 
 

@@ -142,7 +142,7 @@ def _write_media(part: Media, losses: Losses, path: str) -> Object | None:
     elif part.detail is not None:
         losses.add(f"{path}/detail", "detail", "dropped", f"{LABEL} has no such resolution", "info")
     if part.name is not None:
-        losses.add(f"{path}/name", "name", "dropped", f"{LABEL} media have no name")
+        losses.add(f"{path}/name", "name", "dropped", f"{LABEL} media have no name", "info")
     if part.cache is not None:
         losses.add(f"{path}/cache", "cache", "dropped", f"{LABEL} has no cache marks", "info")
     return write_extra(out, part.extra, NAME)

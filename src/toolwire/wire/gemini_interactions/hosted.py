@@ -112,7 +112,7 @@ def _write_pages(run: HostedRun) -> list[JSON]:
 
 
 def _read_text(extra: Extra) -> Citations:
-    """Return the citations of web pages; other annotations name files, places and words of a recording."""
+    """Return the citations of web pages; other annotations name files, places and parts of a recording."""
     return read_citations(extra.get(NAME, {}).get("annotations"), "/annotations", _read_citation, _CITATION)
 
 
