@@ -83,7 +83,6 @@ _FAULTS = FaultTable(
         "server": "internal_error",
     },
     statuses={
-        "invalid_request": (400, 416),
         "authentication": (401, 400),
         "billing": (402, 400),
         "permission": (403,),
