@@ -329,7 +329,7 @@ def test_a_wide_terminal_shows_columns_and_colours(file, monkeypatch):
 def test_convert_fails_when_every_target_rejects_the_input(file, capsys):
     empty = file({"model": "claude-m", "max_tokens": 5, "messages": []})
     assert main(["convert", empty]) == 2
-    assert capsys.readouterr().err.count("rejected") == 4
+    assert capsys.readouterr().err.count("rejected") == 5
 
 
 def test_control_characters_are_escaped_in_messages(file, capsys):

@@ -1,6 +1,6 @@
 """`toolwire demo`: three screens of 80 columns and 24 lines, offline, without a key. Everything is done live.
 
-1. A call on every wire: the losses of the translation are at their places.
+1. A call in five formats: the losses of the translation are at their places.
 2. A stream that is cut at random a thousand times: each cutting is decoded, and the results are counted.
 3. A payment: a child process is killed between the charge and its record; this process resumes the run from the store.
 """
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ..run.values.records import Store
 
 _HELP = """\
-Show a call on every wire, a stream that is cut anywhere, and a payment that survives kill -9, in a few seconds.
+Show a call in five formats, a stream that is cut anywhere, and a payment that survives kill -9, in a few seconds.
 
 Offline, no key, nothing leaves this machine.
 
@@ -122,10 +122,11 @@ def _width() -> int:
     return min(terminal_width(), _WIDTH)
 
 
-# Screen 1: a call on every wire.
+# Screen 1: a call in five formats.
 
-_LABEL = 21  # columns; the longest name of a wire, gemini_interactions, and two spaces
+_LABEL = 18  # columns; the longest name, openai_responses, and two spaces
 _SOURCE = "anthropic"
+_TARGETS = ("gemini", "ollama", "openai_chat", "openai_responses")  # a screen has no room for more
 _PARTS = [
     {"type": "thinking", "thinking": "I look.", "signature": "c2ln"},
     {"type": "tool_use", "id": "call_1", "name": "get_weather", "input": {"city": "Paris"}},
@@ -158,11 +159,11 @@ def _call_screen() -> tuple[list[str], bool]:
     from ..wire import get
 
     about = "One colour per field; ✗ marks a lost part, ~ a changed one."
-    lines = _title("One tool call on every wire", about)
+    lines = _title("One tool call in five formats", about)
     is_right = True
     formats: dict[str, list[str]] = {}
     explained: set[str] = set()
-    comparison = compare(dumps(_QUESTION), source=_SOURCE, kind="request", model="m")
+    comparison = compare(dumps(_QUESTION), source=_SOURCE, kind="request", model="m", targets=_TARGETS)
     for document in (comparison.source, *comparison.outputs):
         request = parse(document.text or "")
         losses = [placed.loss for placed in document.losses]
