@@ -122,7 +122,8 @@ def test_numbers_are_exact_in_every_language():
 @every_case("language", ["curl", "python", "typescript"])
 def test_keys_come_from_the_environment(wire, language):
     program = snippet(language, {"model": "m"}, wire)
-    variable = {"anthropic": "ANTHROPIC_API_KEY", "gemini": "GOOGLE_API_KEY", "ollama": "OLLAMA_API_KEY"}
+    variable = {"anthropic": "ANTHROPIC_API_KEY", "ollama": "OLLAMA_API_KEY"}
+    variable |= dict.fromkeys(("gemini", "gemini_interactions"), "GOOGLE_API_KEY")
     name = variable.get(wire, "OPENAI_API_KEY")
     assert (name in program) == (wire != "ollama" or "OLLAMA" in program)
     assert "http" in program
