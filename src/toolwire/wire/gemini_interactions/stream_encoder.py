@@ -3,7 +3,7 @@
     interaction.created → status_update → (step.start → step.delta* → step.stop)* → interaction.completed → [DONE]
 
 Each item is a step of its own. A text or a thought starts with its first fragment, because clients show a step that has
-started. A call whose arguments are incomplete gets no `step.stop`, after which a client would run it.
+started, or with the next item, because clients order steps by their start. A call whose arguments are incomplete gets no `step.stop`, after which a client would run it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from ...ir.events import (
     CallEnd,
     CallStart,
     Event,
+    PartStart,
     ReasoningDelta,
     ReasoningEnd,
     ReasoningStart,
@@ -41,6 +42,7 @@ from .response import ENVELOPE, ONE_CHOICE, write_status, write_times, write_usa
 from .step_writer import own_signature, write_model_step, write_moved_signature
 from .steps import STEP
 
+_STARTS = frozenset({TextStart, ReasoningStart, CallStart, PartStart, WholePart})
 _DONE = b"event: done\ndata: [DONE]\n\n"
 _DELTAS = {"text": (b'{"type":"text","text":"', b'"}'), "call": (b'{"type":"arguments_delta","arguments":"', b'"}')}
 _SUMMARY = (b'{"type":"thought_summary","content":{"type":"text","text":"', b'"}}')
@@ -70,6 +72,7 @@ class InteractionsStreamEncoder(BaseStreamEncoder):
         self._count = 0  # of the steps so far
         self._steps: dict[int, _WrittenStep] = {}  # by key: open items
         self._begun: set[int] = set()  # keys of items whose step has started
+        self._waiting: dict[int, _WrittenStep] = {}  # by key: texts and thoughts whose step has not started
         self._dropped: set[int] = set()  # keys of items of other choices
         self._broken: ToolCall | None = None  # the first incomplete call
 
@@ -80,7 +83,14 @@ class InteractionsStreamEncoder(BaseStreamEncoder):
             self._report_alternatives(ONE_CHOICE)
         if getattr(event, "key", None) in self._dropped:
             return b""
-        return super()._write(event)
+        written = super()._write(event)
+        if self._waiting and type(event) in _STARTS:
+            earlier = [step for key, step in self._waiting.items() if key != event.key]  # type: ignore[union-attr]
+            return b"".join([*map(self._begin_item, earlier), written])
+        return written
+
+    def _begin_item(self, step: _WrittenStep) -> bytes:
+        return self._begin_text(step) if isinstance(step.start, TextStart) else self._begin_thought(step)
 
     def find_frame(self, key: int) -> tuple[bytes, bytes] | None:
         step = self._steps.get(key)
@@ -103,12 +113,14 @@ class InteractionsStreamEncoder(BaseStreamEncoder):
         self._count += 1
         return step
 
-    def _begin(self, key: int, value: Object) -> bytes:
+    def _begin(self, step: _WrittenStep, value: Object) -> bytes:
         """Return the start of an item's step, once."""
+        key = step.start.key
         if key in self._begun:
             return b""
         self._begun.add(key)
-        return self._event("step.start", index=self._steps[key].index, step=value)
+        self._waiting.pop(key, None)
+        return self._event("step.start", index=step.index, step=value)
 
     def _delta(self, step: _WrittenStep, value: Object) -> bytes:
         return self._event("step.delta", index=step.index, delta=value)
@@ -133,11 +145,11 @@ class InteractionsStreamEncoder(BaseStreamEncoder):
         if event.cache is not None:
             path = f"{self._part_path(event.key)}/cache"
             self.losses.add(path, "cache", "dropped", f"{LABEL} has no cache marks", "info")
-        self._open(event, _DELTAS["text"])
+        self._waiting[event.key] = self._open(event, _DELTAS["text"])
         return b""
 
     def _begin_text(self, step: _WrittenStep) -> bytes:
-        return self._begin(step.start.key, write_extra({"type": "model_output"}, step.start.extra, STEP))
+        return self._begin(step, write_extra({"type": "model_output"}, step.start.extra, STEP))
 
     def _text_delta(self, event: TextDelta) -> bytes:
         step = self._steps[event.key]
@@ -155,31 +167,25 @@ class InteractionsStreamEncoder(BaseStreamEncoder):
         out = b""
         if annotations:
             delta = {"type": "text_annotation_delta", "annotations": annotations}
-            out = self._restart(step) + self._delta(step, delta)
-        elif event.key not in self._begun and has_own_fields(extra):
-            out = self._restart(step) + self._delta(step, {"type": "text", "text": ""})
-        if event.key in self._begun:
-            out += self._stop(step)
+            out = self._begin_text(step) + self._delta(step, delta)
+        elif event.key in self._empty and has_own_fields(extra):
+            out = self._begin_text(step) + self._delta(step, {"type": "text", "text": ""})
         else:
             self._report_empty(event)
+        self._waiting.pop(event.key, None)
+        if event.key in self._begun:
+            out += self._stop(step)
         thought = write_moved_signature(event.artefacts, self.losses, path)
         return out if thought is None else out + self._whole_step(thought)
-
-    def _restart(self, step: _WrittenStep) -> bytes:
-        """Return the start of a text's step, if it has had no fragment."""
-        self._steps[step.start.key] = step
-        begun = self._begin_text(step)
-        del self._steps[step.start.key]
-        return begun
 
     # thoughts
 
     def _reasoning_start(self, event: ReasoningStart) -> bytes:
-        self._open(event, _SUMMARY)
+        self._waiting[event.key] = self._open(event, _SUMMARY)
         return b""
 
     def _begin_thought(self, step: _WrittenStep) -> bytes:
-        return self._begin(step.start.key, write_extra({"type": "thought"}, step.start.extra, NAME))
+        return self._begin(step, write_extra({"type": "thought"}, step.start.extra, NAME))
 
     def _reasoning_delta(self, event: ReasoningDelta) -> bytes:
         """Write a fragment of a summary; a stream does not show its sections, so a blank line begins the next one."""
@@ -205,7 +211,7 @@ class InteractionsStreamEncoder(BaseStreamEncoder):
         elif event.key not in self._begun:
             if not has_own_fields(merge_extra(step.start.extra, event.extra)):
                 self._report_empty(event)
-                del self._steps[event.key]
+                del self._steps[event.key], self._waiting[event.key]
                 return b""
             out = self._begin_thought(step)
         del self._steps[event.key]
@@ -215,9 +221,9 @@ class InteractionsStreamEncoder(BaseStreamEncoder):
 
     def _call_start(self, event: CallStart) -> bytes:
         """Start a call. Input of a freeform call becomes one argument at its end."""
-        self._open(event, _DELTAS["call"])
+        step = self._open(event, _DELTAS["call"])
         call: Object = {"type": "function_call", "id": event.id, "name": event.name, "arguments": {}}
-        return self._begin(event.key, write_extra(call, event.extra, NAME))
+        return self._begin(step, write_extra(call, event.extra, NAME))
 
     def _call_delta(self, event: CallDelta) -> bytes:
         step = self._steps[event.key]
@@ -254,9 +260,22 @@ class InteractionsStreamEncoder(BaseStreamEncoder):
 
     # other parts
 
+    def _part_start(self, event: PartStart) -> bytes:
+        """Start an opaque step of this wire, whose other fields come later."""
+        part = event.part
+        if not isinstance(part, Opaque) or part.wire != NAME or is_content(part):
+            return b""
+        return self._begin(self._open(event, (b"", b"")), part.value)
+
     def _whole_part(self, event: WholePart) -> bytes:
-        """Write media, or a content of this wire, as one delta; an opaque step of this wire whole."""
+        """Write media, or a content of this wire, as one delta; an opaque step of this wire whole, or the rest of it."""
         part, path = event.part, self._part_path(event.key)
+        begun = self._steps.pop(event.key, None)
+        if begun is not None and isinstance(part, Opaque):
+            known = begun.start.part.value
+            fields = {name: value for name, value in part.value.items() if name not in known or known[name] != value}
+            rest = self._delta(begun, {"type": part.value["type"], **fields}) if fields else b""
+            return rest + self._stop(begun)
         if isinstance(part, Media) or is_content(part):
             content = write_content(part, self.losses, path)
             step = write_extra({"type": "model_output"}, getattr(part, "extra", {}), STEP)
