@@ -222,6 +222,14 @@ CALLS = [
             "gemini": with_answer(
                 Opaque("gemini", "executableCode", {"executableCode": {"language": "PYTHON", "code": MARK}}), Text("ok")
             ),
+            "gemini_interactions": with_answer(
+                Opaque(
+                    "gemini_interactions",
+                    "google_search_call",
+                    {"type": "google_search_call", "id": "g1", "arguments": {"queries": [MARK]}},
+                ),
+                Text("ok"),
+            ),
             "openai_responses": with_answer(
                 Opaque(
                     "openai_responses",

@@ -67,7 +67,7 @@ SETTINGS = [
         replace(NO_TOOLS, stream=True),
         replace(with_params(include_usage=True), stream=True),
         lambda r: r.params.include_usage,
-        ("anthropic", "cohere", "gemini", "ollama", "openai_responses"),
+        ("anthropic", "cohere", "gemini", "gemini_interactions", "ollama", "openai_responses"),
     ),
     Statement(
         "reasoning.effort",
@@ -124,6 +124,7 @@ SETTINGS = [
         {
             "openai_responses": with_extra(openai_responses={"previous_response_id": MARK}),
             "gemini": with_extra(gemini={"cachedContent": f"cachedContents/{MARK}"}),
+            "gemini_interactions": with_extra(gemini_interactions={"previous_interaction_id": MARK}),
         },
         read_extra,
     ),

@@ -22,7 +22,8 @@ USER = Message("user", (Text("hi"),))
 BASE = Request("m", (USER,), (TOOL,), params=Params(max_tokens=32_000))
 NO_TOOLS = replace(BASE, tools=())
 ASKS_JSON = replace(NO_TOOLS, messages=(Message("user", (Text("Answer in JSON."),)),))
-NO_STORE = {"openai_responses~": {":store": "absent"}}  # without it, the encoder writes `"store": false`
+# Without it, the encoders write `"store": false`.
+NO_STORE = {f"{wire}~": {":store": "absent"} for wire in ("openai_responses", "gemini_interactions")}
 IMAGE = Media("image", "image/png", f"iVBORw0KGgoA{MARK}")  # begins as a PNG does
 PDF = Media("file", "application/pdf", MARK)
 ANSWER: dict[str, Any] = {
@@ -50,6 +51,9 @@ WEB = {
         "web_search", kind="builtin", extra={"anthropic": {"type": "web_search_20250305", "name": "web_search"}}
     ),
     "gemini": Tool("googleSearch", kind="builtin", extra={"gemini": {"googleSearch": {}}}),
+    "gemini_interactions": Tool(
+        "google_search", kind="builtin", extra={"gemini_interactions": {"type": "google_search"}}
+    ),
     "openai_responses": Tool("web_search", kind="builtin", extra={"openai_responses": {"type": "web_search"}}),
 }
 TYPED = {
@@ -214,8 +218,20 @@ def read_signatures(request: Request) -> list[str]:
     return [artefact.data for part in parts for artefact in part.artefacts]
 
 
-PROVIDERS = {"anthropic": "anthropic", "gemini": "google", "openai_chat": "openai", "openai_responses": "openai"}
-SIGNATURES = {"anthropic": "signature", "gemini": "thought_signature", "openai_responses": "encrypted"}
+PROVIDERS = {
+    "anthropic": "anthropic",
+    "gemini": "google",
+    "gemini_interactions": "google",
+    "openai_chat": "openai",
+    "openai_responses": "openai",
+}
+SIGNATURES = {
+    "anthropic": "signature",
+    "gemini": "thought_signature",
+    "gemini_interactions": "thought_signature",
+    "openai_responses": "encrypted",
+}
+_GOOGLE = ("gemini", "gemini_interactions")
 
 
 def sign(part: Any, wire: str) -> Any:
@@ -230,14 +246,14 @@ def reasoning(wire: str) -> Reasoning:
 
 
 def linked_media(kind: Any, media_type: str, url: str) -> dict[str, Request]:
-    """Return requests with media by URL; only Gemini has a media type beside it."""
-    return {wire: with_user(Media(kind, media_type if wire == "gemini" else None, url=url)) for wire in names()}
+    """Return requests with media by URL; only Google's wires have a media type beside it."""
+    return {wire: with_user(Media(kind, media_type if wire in _GOOGLE else None, url=url)) for wire in names()}
 
 
 def stored_media(kind: Any, **fields: Any) -> dict[str, Request]:
     """Return requests with media that the provider of each wire stores."""
     url = "https://generativelanguage.googleapis.com/v1beta/files/"
     return {
-        wire: with_user(Media(kind, file_id=url + MARK if wire == "gemini" else MARK, owner=owner, **fields))
+        wire: with_user(Media(kind, file_id=url + MARK if wire in _GOOGLE else MARK, owner=owner, **fields))
         for wire, owner in PROVIDERS.items()
     }

@@ -160,7 +160,11 @@ TOOLS = [
         read_choice,
     ),
     Statement(
-        "parallel calls", BASE, replace(BASE, parallel=True), lambda r: r.parallel, ("cohere", "gemini", "ollama")
+        "parallel calls",
+        BASE,
+        replace(BASE, parallel=True),
+        lambda r: r.parallel,
+        ("cohere", "gemini", "gemini_interactions", "ollama"),
     ),
     Statement("one call at a time", BASE, replace(BASE, parallel=False), lambda r: r.parallel),
 ]

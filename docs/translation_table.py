@@ -27,6 +27,7 @@ TRANSLATION_PAGE = Path(__file__).with_name("translation.md")
 MODELS = {
     "anthropic": "claude-opus-5",
     "gemini": "gemini-3.5-flash",
+    "gemini_interactions": "gemini-3.5-flash",
     "cohere": "command-a-vision-07-2025",
     "ollama": "qwen3-vl",
     "openai_chat": "gpt-5.2",

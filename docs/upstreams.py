@@ -14,6 +14,7 @@ TITLES = {
     "openai_responses": "OpenAI Responses",
     "anthropic": "Anthropic Messages",
     "gemini": "Gemini generateContent",
+    "gemini_interactions": "Gemini Interactions",
     "cohere": "Cohere /v2/chat",
     "ollama": "Ollama /api/chat",
 }

@@ -15,7 +15,7 @@ from toolwire.testing.stream_checks import decode_stream
 from toolwire.wire import get, names
 from whole_and_streamed import as_stream, disagreements, is_same_answer
 
-FRONTS = ("anthropic", "gemini", "ollama", "openai_chat", "openai_responses")
+FRONTS = ("anthropic", "gemini", "gemini_interactions", "ollama", "openai_chat", "openai_responses")
 EMPTY = {
     "openai_chat": ({"id": "x", "model": "m", "choices": []}, b"data: [DONE]\n\n"),
     "anthropic": (
@@ -29,6 +29,10 @@ EMPTY = {
     "cohere": (
         {"id": "x", "message": {"role": "assistant"}},
         b'data: {"id": "x", "type": "message-start"}\n\ndata: {"type": "message-end", "delta": {}}\n\n',
+    ),
+    "gemini_interactions": (
+        {"id": "x", "object": "interaction", "model": "m", "status": "in_progress", "steps": []},
+        b'data: {"event_type": "interaction.created", "interaction": {"id": "x"}}\n\ndata: [DONE]\n\n',
     ),
     "ollama": ({"model": "m", "message": {"role": "assistant", "content": ""}, "done": False}, b'{"model": "m"}\n'),
     "openai_responses": ({"id": "x", "object": "response", "status": "queued", "output": []}, b""),
@@ -151,7 +155,7 @@ def test_truncated_call_has_the_same_translation_in_both_forms_after_every_stop(
         if "truncated" in [call.state for call in codec.decode_response(document).calls]:
             for answer, _ in translated(document, data, source, target):
                 assert "complete" not in [call.state for call in answer.calls], (stop, kind, raw)
-    assert compared > 0
+    assert compared > 0 or source == "gemini_interactions"  # whose documents have no truncated calls
 
 
 PARTS = (

@@ -14,18 +14,18 @@ from toolwire.ir.errors import ToolwireError
 from toolwire.ir.pointer import find_field, join, resolve
 from toolwire.testing import load_vectors
 
-WIRES = ("anthropic", "cohere", "gemini", "ollama", "openai_chat", "openai_responses")
+WIRES = ("anthropic", "cohere", "gemini", "gemini_interactions", "ollama", "openai_chat", "openai_responses")
 VECTORS = TESTS / "vectors" / "wire"
 DATA = frozenset(
     "args arguments format input input_examples input_schema labels logit_bias metadata options output_schema parameters "
-    "parametersJsonSchema parameters_json_schema properties response responseJsonSchema responseSchema "
+    "parametersJsonSchema parameters_json_schema properties response result responseJsonSchema responseSchema "
     "response_json_schema schema".split()
 )
 """Fields whose objects are data: they have no unknown fields."""
 DATA_OF = {"cohere": DATA | {"data", "json_schema"}}
 """The same for wires with further ones."""
-OPAQUE = frozenset({"search_result", "thinking", "tool_reference"})
-"""Parts of a tool result that only Anthropic has, which are sent as text as a whole."""
+OPAQUE = frozenset({"search_result", "table", "thinking", "tool_reference"})
+"""Parts of a tool result that only one wire has, which are sent as text as a whole."""
 
 
 def objects(value, data, path=()):
@@ -50,7 +50,7 @@ def with_unknown_fields(wire):
                 str(found.get("type")),
                 found.get("role"),
             )
-            if kind in seen or "input_examples" in path or found.get("type") in OPAQUE:
+            if kind in seen or "input_examples" in path or found.get("type") in OPAQUE or "properties" in found:
                 continue
             seen.add(kind)
             document = deepcopy(vector.body)

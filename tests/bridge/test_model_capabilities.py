@@ -278,6 +278,9 @@ def check_effort_with_tools(wire, known):
 def check_prefill(wire, known):
     messages = (USER, Message("assistant", (Text("a"),)), Message("system", (Text("b"),)))
     body, _ = fitted(wire, Request("m", messages), known)
+    if wire == "gemini_interactions":
+        assert known.prefill or body["input"][-1]["type"] == "user_input"
+        return
     assert known.prefill or body.get("messages", body.get("contents"))[-1]["role"] == "user"
 
 
@@ -331,6 +334,9 @@ def output_of(wire, body):
         config = body.get("generationConfig", {})
         schema = config.get("responseJsonSchema") or config.get("responseSchema")
         return "json_schema" if schema else "json" if config.get("responseMimeType") == "application/json" else None
+    if wire == "gemini_interactions":
+        form = body.get("response_format", {})
+        return "json_schema" if "schema" in form else "json" if form.get("mime_type") == "application/json" else None
     form = (
         body.get("response_format") or body.get("text", {}).get("format") or body.get("output_config", {}).get("format")
     )
@@ -346,7 +352,7 @@ def check_hosted(wire, known):
     runs = True if known.hosted is None else "web_search" in known.hosted
     for tools in ((search,), (search, TOOL)):
         body, losses = fitted(wire, Request("m", (USER,), tools), known)
-        is_sent = any(name in str(body) for name in ("web_search", "googleSearch"))
+        is_sent = any(name in str(body) for name in ("web_search", "googleSearch", "google_search"))
         assert is_sent == (runs and (known.hosted_with_functions is not False or len(tools) == 1))
         assert is_sent != any(loss.concept == "hosted tool" and loss.action == "dropped" for loss in losses)
 

@@ -14,7 +14,7 @@ from toolwire.ir.losses import Losses
 from toolwire.testing import load_vectors
 from toolwire.wire import get
 
-WIRES = ("openai_chat", "anthropic", "cohere", "gemini", "ollama", "openai_responses")
+WIRES = ("openai_chat", "anthropic", "cohere", "gemini", "ollama", "openai_responses", "gemini_interactions")
 
 
 def requests(wire):

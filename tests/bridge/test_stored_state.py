@@ -55,6 +55,11 @@ REFERENCES = [
         "/cachedContent",
     ),
     ("gemini", {"contents": [{"role": "user", "parts": [{"text": "hi"}]}], "cachedContent": "cachedContents/1"}, None),
+    *(
+        ("gemini_interactions", {"model": "m", "input": "hi", field: "v1_1"}, f"/{field}")
+        for field in ("previous_interaction_id", "continuation_token", "cached_content", "agent")
+    ),
+    ("gemini_interactions", {"model": "m", "previous_interaction_id": "v1_1", "continuation_token": "t"}, None),
     ("openai_chat", {"model": "m", "messages": [HELLO, {"role": "assistant", "audio": {"id": "a1"}}, HELLO]}, None),
 ]
 
@@ -73,7 +78,7 @@ def test_reference_is_found_in_the_bytes_in_every_spelling(source, body, pointer
         assert may_be_stored(text.replace(f'"{name}"', f'"{name[:-1]}{escaped(name[-1])}"').encode(), source)
 
 
-@pytest.mark.parametrize("wire", ["anthropic", "gemini", "ollama", "openai_chat"])
+@pytest.mark.parametrize("wire", ["anthropic", "gemini", "gemini_interactions", "ollama", "openai_chat"])
 def test_text_about_references_is_no_reference(wire):
     text = 'a thread about audio, "caf\u00e9" and cachedContent'
     assert not may_be_stored(json.dumps({"messages": [{"content": text}]}).encode(), wire)

@@ -29,7 +29,7 @@ from toolwire.testing.instances import instances
 from toolwire.testing.preservation import check_preservation
 from toolwire.wire import capabilities_for, get
 
-WIRES = ("anthropic", "cohere", "gemini", "ollama", "openai_chat", "openai_responses")
+WIRES = ("anthropic", "cohere", "gemini", "gemini_interactions", "ollama", "openai_chat", "openai_responses")
 PAIRS = [(source, target) for source in WIRES for target in WIRES if source != target]
 USER = (Message("user", (Text("x"),)),)
 MODELS = {"anthropic": "claude-sonnet-4-5", "gemini": "gemini-3-pro", "ollama": "llama", "openai_chat": "gpt-5"}

@@ -15,6 +15,12 @@ ONE_FORM_ONLY = {
     "anthropic": {"an error in the middle", "without a stop sequence, counts and an id"},
     "cohere": {"an error at the end", "an error at once", "without starts, ends and indices"},
     "gemini": {"an error in the middle", "a malformed call", "no candidates and no reason"},
+    "gemini_interactions": {
+        "an error event",
+        "incomplete in the arguments of a call",
+        "running in the background",
+        "two calls",
+    },
     "ollama": {"an error at once", "an error in the middle", "words, thoughts again, words"},
     "openai_chat": {
         "an error in the middle",

@@ -43,7 +43,14 @@ def test_tools_are_converted_to_every_target(file, capsys):
     assert main(["convert", file(TOOL), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["source"], document["kind"]) == ("mcp", "tools")
-    assert set(document["targets"]) == {"anthropic", "gemini", "ollama", "openai_chat", "openai_responses"}
+    assert set(document["targets"]) == {
+        "anthropic",
+        "gemini",
+        "gemini_interactions",
+        "ollama",
+        "openai_chat",
+        "openai_responses",
+    }
 
 
 def test_strict_rejects_a_lossy_conversion(file, capsys):
@@ -322,7 +329,7 @@ def test_a_wide_terminal_shows_columns_and_colours(file, monkeypatch):
 def test_convert_fails_when_every_target_rejects_the_input(file, capsys):
     empty = file({"model": "claude-m", "max_tokens": 5, "messages": []})
     assert main(["convert", empty]) == 2
-    assert capsys.readouterr().err.count("rejected") == 4
+    assert capsys.readouterr().err.count("rejected") == 5
 
 
 def test_control_characters_are_escaped_in_messages(file, capsys):

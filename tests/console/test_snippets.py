@@ -126,6 +126,7 @@ def test_keys_come_from_the_environment(wire, language):
         "anthropic": "ANTHROPIC_API_KEY",
         "cohere": "CO_API_KEY",
         "gemini": "GOOGLE_API_KEY",
+        "gemini_interactions": "GOOGLE_API_KEY",
         "ollama": "OLLAMA_API_KEY",
     }
     name = variable.get(wire, "OPENAI_API_KEY")

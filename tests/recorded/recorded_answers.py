@@ -83,6 +83,7 @@ _ENDS = {
     "openai_chat": rb'"finish_reason": ?"|"error": ?\{|\[DONE\]',
     "openai_responses": rb'"type": ?"(?:response\.(?:completed|incomplete|failed)|error)"',
     "gemini": rb'"(?:finishReason|blockReason)": ?"|"error": ?\{',
+    "gemini_interactions": rb'"event_type": ?"(?:interaction\.completed|error)"',
     "ollama": rb'"done": ?true|"error"',
 }
 

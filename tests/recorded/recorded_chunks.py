@@ -18,7 +18,7 @@ SKIPPED_FIXTURES = {
     r"/(?:skills|files)/": "storage of skills and files",
     r"/speech-translation/": "realtime speech",
     r"/completion/": "legacy text completions",
-    r"^google/src/interactions/": "the Interactions API has no wire",
+    r"^google/src/interactions/__fixtures__/image-output\.chunks": "empty as recorded",
     r"^harness-": "messages of a coding agent",
 }
 """Pattern for the name: reason."""
@@ -34,6 +34,7 @@ DAMAGED_FIXTURES = {
 
 LAST = {
     "anthropic": ("message_stop",),
+    "gemini_interactions": ("interaction.completed",),
     "cohere": ("message-end",),
     "openai_responses": ("response.completed", "response.incomplete", "response.failed"),
 }
@@ -86,6 +87,8 @@ def _wire_of_document(document):
             return "gemini"
         case {"type": "message-start"} | {"message": dict(), "finish_reason": str()}:
             return "cohere"
+        case {"event_type": str()} | {"object": "interaction"}:
+            return "gemini_interactions"
     return None
 
 
@@ -102,7 +105,8 @@ def streams_of(fixture):
     wire = wire_of(fixture)
     answers, frames = [], []
     for chunk in fixture.chunks:
-        kind = (_parsed(chunk) or {}).get("type")
+        parsed = _parsed(chunk) or {}
+        kind = parsed.get("type") or parsed.get("event_type")
         frames.append((f"event: {kind}\n" if kind else "") + f"data: {chunk}\n\n")
         if kind in LAST.get(wire, ()):
             answers.append("".join(frames).encode())

@@ -34,6 +34,7 @@ WIRE_PATHS = (
     (r"/v1/messages", "anthropic"),
     (r"/publishers/anthropic/models/[^/]+:(?:streamR|r)awPredict", "anthropic"),
     (r"/models/[^/]+:(?:streamG|g)enerateContent", "gemini"),
+    (r"/interactions", "gemini_interactions"),
     (r"/api/chat", "ollama"),
     (r"/v2/chat", "cohere"),
 )

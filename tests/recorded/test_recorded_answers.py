@@ -99,7 +99,7 @@ COUNTS = {
     "vercel/azure": (7, 5, 4),
     "vercel/cohere": (5, 3, 0),
     "vercel/deepseek": (4, 3, 0),
-    "vercel/google": (3, 8, 0),
+    "vercel/google": (7, 15, 0),
     "vercel/groq": (2, 1, 0),
     "vercel/mistral": (3, 2, 0),
     "vercel/moonshotai": (2, 1, 0),

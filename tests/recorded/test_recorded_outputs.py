@@ -16,7 +16,7 @@ from toolwire.schema.lowering.conformance import violations
 from toolwire.schema.validation.validator import Validator
 from toolwire.wire import get
 
-WIRES = ("anthropic", "cohere", "gemini", "ollama", "openai_chat", "openai_responses")
+WIRES = ("anthropic", "cohere", "gemini", "gemini_interactions", "ollama", "openai_chat", "openai_responses")
 
 
 @cache

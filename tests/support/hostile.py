@@ -22,6 +22,7 @@ SECRET = "sk-upstream-secret-0123456789"
 PATHS = {
     "anthropic": "/v1/messages",
     "gemini": "/v1beta/models/{model}:{verb}",
+    "gemini_interactions": "/v1beta/interactions",
     "cohere": "/v2/chat",
     "ollama": "/api/chat",
     "openai_chat": "/v1/chat/completions",
@@ -171,6 +172,8 @@ def expect_error(answer: Answer, front: str, *statuses: int) -> Fault:
         assert document["type"] == "error" and error["type"] and error["message"]
     elif front == "gemini":
         assert error["code"] == answer.status and error["status"] and error["message"]
+    elif front == "gemini_interactions":
+        assert isinstance(error["code"], str) and error["message"]
     else:
         assert error["type"] and error["message"] and {"param", "code"} <= set(error)
     assert SECRET.encode() not in answer.body and b"Traceback" not in answer.body

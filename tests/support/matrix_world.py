@@ -15,6 +15,7 @@ MODELS = {
     "openai_responses": "gpt-5.1",
     "anthropic": "claude-sonnet-4-5",
     "gemini": "gemini-3-pro",
+    "gemini_interactions": "gemini-3.8-flash",
     "ollama": "qwen3-vl",  # a model with vision: images reach it
     "cohere": "command-a-vision-07-2025",
 }

@@ -92,12 +92,23 @@ def _validate_cohere(body: dict) -> None:
     assert body.keys() <= _COHERE_FIELDS, f"fields that chat does not have: {sorted(body.keys() - _COHERE_FIELDS)}"
 
 
+def _validate_interaction(body: dict) -> None:
+    """The unions of google-genai are open: a part that it does not know becomes UNKNOWN, which is a mistake of ours."""
+    from google.genai._gaos.types.interactions import CreateModelInteraction
+
+    known = CreateModelInteraction.model_validate(body)
+    assert "UNKNOWN" not in str(known.model_dump()), known
+    unknown = body.keys() - CreateModelInteraction.model_fields.keys()
+    assert not unknown, f"fields that an interaction does not have: {sorted(unknown)}"
+
+
 _REQUESTS = {
     "cohere": _validate_cohere,
     "openai_chat": _typed(CompletionCreateParamsNonStreaming, CompletionCreateParamsStreaming),
     "openai_responses": _typed(ResponseCreateParamsNonStreaming, ResponseCreateParamsStreaming),
     "anthropic": _typed(MessageCreateParamsNonStreaming, MessageCreateParamsStreaming),
     "gemini": _validate_gemini,
+    "gemini_interactions": _validate_interaction,
     "ollama": ollama_types.validate_request,
 }
 
@@ -107,8 +118,11 @@ def validate_response(wire: str, body: dict) -> None:
     if wire == "ollama":
         ollama_types.validate_response(body)
         return
+    from google.genai._gaos.types.interactions import Interaction
+
     model = {
         "cohere": cohere.V2ChatResponse,
+        "gemini_interactions": Interaction,
         "openai_chat": ChatCompletion,
         "openai_responses": Response,
         "anthropic": Message,
@@ -135,6 +149,12 @@ def validate_chunks(wire: str, data: bytes) -> None:
     elif wire == "cohere":
         for payload in payloads:
             _adapter(cohere.V2ChatStreamResponse).validate_python(payload)
+    elif wire == "gemini_interactions":
+        from google.genai._gaos.types.interactions import InteractionSSEEvent
+
+        adapter = _adapter(InteractionSSEEvent)
+        for payload in payloads:
+            assert adapter.validate_python(payload).event_type != "UNKNOWN", payload
     elif wire == "openai_responses":
         from openai.types.responses import ResponseStreamEvent
 
@@ -210,10 +230,32 @@ def _gemini(url: str, stream: bool) -> list[tuple[str, Any]]:
     return [(part.function_call.name, part.function_call.args) for part in parts if part.function_call]
 
 
+def _interactions(url: str, stream: bool) -> list[tuple[str, Any]]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        client = genai.Client(api_key=KEY, http_options=google_types.HttpOptions(base_url=url))
+        answer = client.interactions.create(model="m", input="hi", stream=stream)
+        steps, texts = {}, {}
+        if not stream:
+            steps = dict(enumerate(answer.steps))
+        for event in answer if stream else ():
+            if event.event_type == "step.start":
+                steps[event.index] = event.step
+            elif event.event_type == "step.delta" and event.delta.type == "arguments_delta":
+                texts[event.index] = texts.get(event.index, "") + (event.delta.arguments or "")
+        client.close()
+    return [
+        (step.name, json.loads(texts[index]) if texts.get(index) else step.arguments)
+        for index, step in steps.items()
+        if step.type == "function_call"
+    ]
+
+
 _CLIENTS = {
     "openai_chat": _chat,
     "openai_responses": _responses,
     "anthropic": _anthropic,
     "gemini": _gemini,
+    "gemini_interactions": _interactions,
     "ollama": ollama_types.calls_by_client,
 }

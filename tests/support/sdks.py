@@ -316,10 +316,81 @@ def _join_cohere(events: list[Any]) -> Answer:
     return Answer(text + message.get("tool_plan", ""), made, events[-1].delta.finish_reason, [message])
 
 
+class Interactions:
+    flags_errors = True
+    stops = ("requires_action", "completed")
+
+    def __init__(self, url: str) -> None:
+        options = types.HttpOptions(base_url=url, retry_options=types.HttpRetryOptions(attempts=1))
+        self._client = genai.Client(api_key=KEY, http_options=options).aio
+
+    async def ask(self, model, history, tools, choice, *, stream):
+        asked: dict[str, Any] = {"model": model, "input": history, "store": False, "stream": stream}
+        if tools:
+            asked["tools"] = [{"type": "function", **tool._asdict()} for tool in tools]
+        if choice is not None:
+            forced = {"allowed_tools": {"mode": "any", "tools": [choice]}}
+            asked["generation_config"] = {"tool_choice": "none" if choice == "none" else forced}
+        answer = await self._client.interactions.create(**asked)
+        if stream:
+            status, steps = await _read_steps(answer)
+        else:
+            status, steps = answer.status, [step.model_dump(exclude_none=True) for step in answer.steps or ()]
+        made = [step for step in steps if step["type"] == "function_call"]
+        calls = [Call(step["id"], step["name"], step["arguments"]) for step in made]
+        said = [content for step in steps if step["type"] == "model_output" for content in step["content"]]
+        text = "".join(content["text"] for content in said if content["type"] == "text")
+        return Answer(text, calls, status, steps)
+
+    def user_message(self, text):
+        return [{"type": "user_input", "content": [{"type": "text", "text": text}]}]
+
+    def results(self, results):
+        return [self._result(one) for one in results]
+
+    def _result(self, result):
+        picture = {"type": "image", "mime_type": "image/png", "data": IMAGE}
+        content = [{"type": "text", "text": result.text}, *[picture] * result.image]
+        told = {"type": "function_result", "call_id": result.call.id, "name": result.call.name}
+        told["result"] = content if result.image else result.text
+        return {**told, "is_error": True} if result.is_error else told
+
+    async def close(self):
+        await self._client.aclose()
+
+
+async def _read_steps(stream: Any) -> tuple[str, list[dict]]:
+    """The SDK has no accumulator: its users join the deltas by the index of their step."""
+    status, steps = "", {}
+    async for event in stream:
+        if event.event_type == "step.start":
+            steps[event.index] = (event.step.model_dump(exclude_none=True), [])
+        elif event.event_type == "step.delta":
+            steps[event.index][1].append(event.delta)
+        elif event.event_type == "interaction.completed":
+            status = event.interaction.status
+        assert event.event_type != "error", event
+    return status, [_join_step(*steps[index]) for index in sorted(steps)]
+
+
+def _join_step(step: dict, deltas: list[Any]) -> dict:
+    kinds = {delta.type for delta in deltas}
+    if step["type"] == "model_output":
+        step["content"] = [{"type": "text", "text": "".join(one.text for one in deltas if one.type == "text")}]
+    elif step["type"] == "function_call" and "arguments_delta" in kinds:
+        step["arguments"] = json.loads("".join(one.arguments or "" for one in deltas if one.type == "arguments_delta"))
+    elif step["type"] == "thought":
+        summary = "".join(one.content.text for one in deltas if one.type == "thought_summary")
+        step |= {"summary": [{"type": "text", "text": summary}]} if summary else {}
+        step |= {"signature": one.signature for one in deltas if one.type == "thought_signature"}
+    return step
+
+
 CLIENTS: dict[str, type] = {
     "openai chat": Chat,
     "openai responses": Responses,
     "anthropic": Messages,
     "gemini": Gemini,
     "cohere": Cohere,
+    "gemini interactions": Interactions,
 }

@@ -18,7 +18,7 @@ from toolwire.gateway.config.parsing import parse_settings
 from toolwire.gateway.config.settings import LimitsRow
 from toolwire.gateway.observe.request_log import RequestLog
 
-WIRES = ("anthropic", "cohere", "gemini", "ollama", "openai_chat", "openai_responses")
+WIRES = ("anthropic", "cohere", "gemini", "gemini_interactions", "ollama", "openai_chat", "openai_responses")
 
 
 class Serving:

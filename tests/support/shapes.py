@@ -37,8 +37,11 @@ def provider_answer(upstream: str, said: ModelAnswer, *, stream: bool) -> RawRep
     if upstream == "ollama":
         lines = "".join(json.dumps(line) + "\n" for line in chunks(said))
         return RawReply(lines.encode(), headers={"content-type": "application/x-ndjson"}, streamed=True)
-    named = upstream in ("anthropic", "openai_responses", "cohere")
-    events = [f"event: {one.get('type')}\n" * named + f"data: {json.dumps(one)}\n\n" for one in chunks(said)]
+    named = upstream in ("anthropic", "cohere", "gemini_interactions", "openai_responses")
+    events = [
+        f"event: {one.get('type') or one.get('event_type')}\n" * named + f"data: {json.dumps(one)}\n\n"
+        for one in chunks(said)
+    ]
     events += ["data: [DONE]\n\n"] if upstream in ("openai_chat", "deepseek", "cohere") else []
     return RawReply("".join(events).encode(), streamed=True)
 
@@ -282,6 +285,58 @@ def _gemini_chunks(said: ModelAnswer) -> list[dict]:
     return [*chunks, {"candidates": [end], "usageMetadata": _GEMINI_USAGE, **_GEMINI_HEAD}]
 
 
+# --- Interactions: a thought before the calls has the signature; recorded by vercel/ai
+
+
+_INTERACTION = {"id": "v1_ChdU", "object": "interaction", "model": "gemini-3.8-flash"}
+_INTERACTION_USAGE = {"total_tokens": sum(USAGE), "total_input_tokens": USAGE[0], "total_output_tokens": USAGE[1]}
+
+
+def _interaction_steps(said: ModelAnswer) -> list[dict]:
+    summary = {"summary": [{"type": "text", "text": said.thought}]} if said.thought else {}
+    steps: list[dict] = [{"type": "thought", "signature": SIGNATURE, **summary}] if said.calls or said.thought else []
+    steps += [{"type": "model_output", "content": [{"type": "text", "text": said.text}]}] if said.text else []
+    called = {"type": "function_call", "signature": ""}
+    return steps + [{**called, "id": c.id, "name": c.name, "arguments": c.arguments} for c in said.calls]
+
+
+def _interaction_end(said: ModelAnswer) -> dict:
+    return {**_INTERACTION, "status": "requires_action" if said.calls else "completed", "usage": _INTERACTION_USAGE}
+
+
+def _interaction_whole(said: ModelAnswer) -> dict:
+    return {**_interaction_end(said), "steps": _interaction_steps(said)}
+
+
+def _interaction_deltas(step: dict) -> tuple[dict, list[dict]]:
+    """What its start says, and the rest in pieces."""
+    if step["type"] == "model_output":
+        return {"type": "model_output"}, [
+            {"type": "text", "text": half} for half in _halves(step["content"][0]["text"])
+        ]
+    if step["type"] == "thought":
+        said = "".join(content["text"] for content in step.get("summary", ()))
+        halves = [
+            {"type": "thought_summary", "content": {"type": "text", "text": half}} for half in _halves(said) if half
+        ]
+        return {"type": "thought"}, [*halves, {"type": "thought_signature", "signature": SIGNATURE}]
+    halves = _halves(json.dumps(step["arguments"]))
+    return {**step, "arguments": {}}, [{"type": "arguments_delta", "arguments": half} for half in halves]
+
+
+def _interaction_events(said: ModelAnswer) -> list[dict]:
+    events: list[dict] = [
+        {"interaction": {**_INTERACTION, "status": "in_progress"}, "event_type": "interaction.created"},
+        {"interaction_id": "v1_ChdU", "status": "in_progress", "event_type": "interaction.status_update"},
+    ]
+    for index, step in enumerate(_interaction_steps(said)):
+        begun, deltas = _interaction_deltas(step)
+        events.append({"index": index, "step": begun, "event_type": "step.start"})
+        events += [{"index": index, "delta": delta, "event_type": "step.delta"} for delta in deltas]
+        events.append({"index": index, "event_type": "step.stop"})
+    return [*events, {"interaction": _interaction_end(said), "event_type": "interaction.completed"}]
+
+
 # --- Ollama
 
 
@@ -387,6 +442,7 @@ _SHAPES = {
     "openai_responses": (_responses_whole, _responses_chunks),
     "anthropic": (_anthropic_whole, _anthropic_chunks),
     "gemini": (_gemini_whole, _gemini_chunks),
+    "gemini_interactions": (_interaction_whole, _interaction_events),
     "ollama": (_ollama_whole, _ollama_chunks),
     "cohere": (_cohere_whole, _cohere_chunks),
 }

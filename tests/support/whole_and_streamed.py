@@ -13,6 +13,8 @@ STREAM_ONLY = {
     ("gemini", "reasoning", "rewritten", "info"),
     # the documented stream of Chat has no delta for a freeform call
     ("openai_chat", "freeform call", "rewritten", "warning"),
+    # the sections of a summary are one text in a stream of Interactions
+    ("gemini_interactions", "reasoning summary", "rewritten", "info"),
 }
 """Losses that a wire has in streams only: (target, concept, action, severity)."""
 
@@ -45,6 +47,11 @@ def shape(response, *, extra=False, target=""):
             if part.get("part") == "call" and part.get("kind") != "freeform":
                 part["arguments"] = part.get("arguments") or parse_partial(part.pop("raw", None) or "")
                 part.pop("raw", None)
+        if target == "gemini_interactions":  # a stream has sent the beginning of a call that is left out of a document
+            choice["parts"] = [part for part in choice.get("parts", ()) if part.get("state") != "truncated"]
+            for part in choice["parts"]:
+                if part.get("summary"):
+                    part["summary"] = ["\n\n".join(part["summary"])]
         if target == "gemini":
             choice["parts"] = _join_neighbours(choice.get("parts", []))
         if target and not get(target).capabilities.ordered:

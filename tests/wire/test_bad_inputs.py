@@ -9,7 +9,7 @@ from toolwire.ir import ProtocolError
 from toolwire.wire import get
 from waiting import cpu_guard
 
-WIRES = ("anthropic", "cohere", "gemini", "ollama", "openai_chat", "openai_responses")
+WIRES = ("anthropic", "cohere", "gemini", "gemini_interactions", "ollama", "openai_chat", "openai_responses")
 SCHEMA = {"type": "object", "properties": {}}
 
 

@@ -12,7 +12,7 @@ from toolwire.stream.framing import SSEDecoder
 from toolwire.testing import load_vectors
 from toolwire.wire import get
 
-WIRES = ("openai_chat", "anthropic", "cohere", "gemini", "ollama", "openai_responses")
+WIRES = ("openai_chat", "anthropic", "cohere", "gemini", "ollama", "openai_responses", "gemini_interactions")
 
 
 def stream_vectors():

@@ -33,7 +33,7 @@ from toolwire.wire import get
 from toolwire.wire.streaming.decoder import Fragments
 
 VECTORS = TESTS / "vectors" / "wire"
-WIRES = ["openai_chat", "openai_responses", "anthropic", "gemini", "ollama"]
+WIRES = ["openai_chat", "openai_responses", "anthropic", "gemini", "gemini_interactions", "ollama"]
 
 
 def named(*events):
@@ -241,6 +241,7 @@ NOISE = {
     "openai_responses": b'event: response.new.delta\ndata: {"type":"response.new.delta","output_index":0,"delta":{"a":1}}\n\n',
     "anthropic": b'event: new_event\ndata: {"type":"new_event","index":0,"a":null}\n\n',
     "gemini": b'data: {"newField":{"a":null}}\n\n',
+    "gemini_interactions": b'event: interaction.new\ndata: {"event_type":"interaction.new","index":0,"a":null}\n\n',
     "ollama": b'{"new_field":{"a":null},"done":false}\n',
 }
 

@@ -14,10 +14,18 @@ from toolwire.wire import get, names
 
 
 def test_built_in_wires_are_listed():
-    assert toolwire.wire.names() == ["anthropic", "cohere", "gemini", "ollama", "openai_chat", "openai_responses"]
+    assert toolwire.wire.names() == [
+        "anthropic",
+        "cohere",
+        "gemini",
+        "gemini_interactions",
+        "ollama",
+        "openai_chat",
+        "openai_responses",
+    ]
 
 
-@pytest.mark.parametrize("name", ["anthropic", "cohere", "gemini", "ollama", "openai_chat", "openai_responses"])
+@pytest.mark.parametrize("name", names())
 def test_codec_has_its_registered_name(name):
     codec = get(name)
     assert codec.name == name

@@ -23,7 +23,7 @@ from toolwire.ir import (
 from toolwire.testing import bytewise
 from toolwire.wire import get
 
-WIRES = ("anthropic", "cohere", "gemini", "ollama", "openai_chat", "openai_responses")
+WIRES = ("anthropic", "cohere", "gemini", "gemini_interactions", "ollama", "openai_chat", "openai_responses")
 
 
 def chunk(delta=None, finish=None, index=0, **fields):

@@ -52,6 +52,7 @@ _GENERATE = (
     (re.compile(r".*/chat/completions"), "openai_chat"),
     (re.compile(r".*/responses"), "openai_responses"),
     (re.compile(r".*/messages"), "anthropic"),
+    (re.compile(r".*/interactions"), "gemini_interactions"),
     (re.compile(rf"{_MODEL_NAME}:(?P<verb>generateContent|streamGenerateContent)"), "gemini"),
     (re.compile(r".*/api/chat"), "ollama"),
     (re.compile(r".*/v2/chat"), "cohere"),

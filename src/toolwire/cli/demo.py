@@ -124,8 +124,9 @@ def _width() -> int:
 
 # Screen 1: a call in five formats.
 
-_LABEL = 18  # columns; the longest name of a wire, openai_responses, and two spaces
+_LABEL = 18  # columns; the longest name, openai_responses, and two spaces
 _SOURCE = "anthropic"
+_TARGETS = ("gemini", "ollama", "openai_chat", "openai_responses")  # a screen has no room for more
 _PARTS = [
     {"type": "thinking", "thinking": "I look.", "signature": "c2ln"},
     {"type": "tool_use", "id": "call_1", "name": "get_weather", "input": {"city": "Paris"}},
@@ -162,7 +163,7 @@ def _call_screen() -> tuple[list[str], bool]:
     is_right = True
     formats: dict[str, list[str]] = {}
     explained: set[str] = set()
-    comparison = compare(dumps(_QUESTION), source=_SOURCE, kind="request", model="m")
+    comparison = compare(dumps(_QUESTION), source=_SOURCE, kind="request", model="m", targets=_TARGETS)
     for document in (comparison.source, *comparison.outputs):
         request = parse(document.text or "")
         losses = [placed.loss for placed in document.losses]

@@ -56,6 +56,7 @@ from .request.routes import (
     match_route,
     unknown_path_error,
 )
+from .responses.records import interaction_not_stored
 from .responses.state import ResponseState
 from .responses.store import ResponseStore
 from .retrieval.tool_ranker import ToolRanker, find_encoder
@@ -534,6 +535,8 @@ class Gateway:
                 await http_exchange.start(SWITCHED, [])
             elif route.action == "prepare":
                 await self._responses_api.prepare(http_exchange, route, caller, memory, log_writer)
+            elif route.action == "stored_interaction":
+                raise interaction_not_stored(route.entry_id)
             elif route.entry_id or route.action in ("create_conversation", "compact"):
                 await self._responses_api.answer(http_exchange, route, caller, memory)
             else:

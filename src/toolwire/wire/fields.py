@@ -14,6 +14,7 @@ for it.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
 from itertools import compress
 from math import floor, isfinite
 from operator import contains, length_hint, not_
@@ -29,6 +30,7 @@ from ..stream.strict import type_label
 
 T = TypeVar("T")
 _MAX_NUMBER_TEXT = 40  # characters; a longer text is no count and no time
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MAX_INDEX_DIGITS = 9  # more would be no index, and Python limits the digits of an integer
 # Stop reasons that servers use on a wire of another provider: compatible servers keep the names of
 # their own engine (text-generation-inference: eos_token), gateways the names of the provider that answers
@@ -139,6 +141,20 @@ def read_timestamp(raw: Object, key: str) -> int | None:
         return value
     number = _as_number(value)
     return None if number is None else floor(number)
+
+
+def parse_time(text: str) -> int | None:
+    """Return the seconds of a time such as 2026-11-15T09:00:00Z; None for any other text."""
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return ((time if time.tzinfo is not None else time.replace(tzinfo=UTC)) - _EPOCH) // timedelta(seconds=1)
+
+
+def format_time(seconds: int) -> str:
+    """Return a time as RFC 3339 text; raise OverflowError if it is out of range."""
+    return (_EPOCH + timedelta(seconds=seconds)).isoformat().replace("+00:00", "Z")
 
 
 def read_count(raw: Object, key: str, scope: str, extra: Extra) -> int | None:

@@ -110,6 +110,8 @@ class HostedCodec(Value, frozen=True, kw_only=True, eq=False):
     """Return the citations of a text; None: they are in the end of the answer."""
     covers_text: bool = False
     """A citation of a text belongs to the whole text."""
+    counts_bytes: bool = False
+    """Positions of citations in a text count its bytes in UTF-8, not its characters."""
     write_text: Callable[[Sequence[Citation]], Extra] = no_extra
     read_end: Callable[[ResponseEnd, str], tuple[list[HostedRun], Citations]] | None = None
     """Return the runs and citations in the end of an answer, of which the second argument is the whole text."""
@@ -148,6 +150,16 @@ def read_text_field(raw: JSON, name: str) -> str:
 def read_position(raw: Object, name: str) -> int:
     value = raw.get(name)
     return value if type(value) is int and value >= 0 else 0
+
+
+def count_characters(data: bytes, position: int) -> int:
+    """Return the number of characters in the first `position` bytes of a text in UTF-8."""
+    return len(data[:position].decode("utf-8", "replace"))
+
+
+def count_bytes(text: str, position: int) -> int:
+    """Return the number of bytes in UTF-8 of the first `position` characters of a text."""
+    return len(text[:position].encode("utf-8", "surrogatepass"))
 
 
 def list_objects(value: JSON) -> list[Object]:

@@ -176,7 +176,7 @@ def test_two_parallel_calls_of_one_tool(cell):
 
 
 @pytest.mark.one_in(5)
-@pytest.mark.parametrize("upstream", ["anthropic", "gemini", "openai_responses"], indirect=True)
+@pytest.mark.parametrize("upstream", ["anthropic", "gemini", "gemini_interactions", "openai_responses"], indirect=True)
 def test_signed_reasoning_is_returned_to_its_model(cell):
     first, last = cell.after(
         (cell.paris, cell.rome), lambda call: Result(call, "sunny"), "I will check.", "Two cities, two calls."
@@ -196,7 +196,7 @@ def test_error_result_is_flagged_or_marked(cell):
         assert ("error: no such city" in said) is cell.client.flags_errors
         return
     result = results_by_city(cell.asked[1])["Paris"]
-    flagged = cell.client.flags_errors and cell.upstream in ("anthropic", "gemini")
+    flagged = cell.client.flags_errors and cell.upstream in ("anthropic", "gemini", "gemini_interactions")
     assert result.is_error is flagged
     mark = "[tool error] " if cell.client.flags_errors and not flagged else ""
     assert result.text == f"{mark}no such city"

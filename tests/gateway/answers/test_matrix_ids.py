@@ -93,7 +93,9 @@ def test_calls_without_ids_are_paired_with_their_results(world, sdk, wire, strea
 
 @pytest.mark.one_in(5)
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "stream"])
-@pytest.mark.parametrize("wire", ["openai_chat", "openai_responses", "anthropic", "gemini", "ollama"])
+@pytest.mark.parametrize(
+    "wire", ["openai_chat", "openai_responses", "anthropic", "gemini", "gemini_interactions", "ollama"]
+)
 @pytest.mark.parametrize("sdk", CLIENTS)
 def test_id_used_in_two_turns_is_paired_by_turn(world, sdk, wire, stream):
     """Some models number their calls anew in every turn."""

@@ -20,7 +20,7 @@ from toolwire.testing import PartialReply
 from waiting import until
 from work_counter import assert_linear, count_work
 
-WIRES = ["anthropic", "cohere", "gemini", "ollama", "openai_chat", "openai_responses"]
+WIRES = ["anthropic", "cohere", "gemini", "gemini_interactions", "ollama", "openai_chat", "openai_responses"]
 SEEN = "A red road sign with the word STOP."
 ANSWER = Response(parts=(Text("Stop."),), stop=Stop("stop"), usage=Usage(100, 5))
 DESCRIBED = Response(parts=(Text(SEEN),), stop=Stop("stop"), usage=Usage(1000, 20))

@@ -22,7 +22,7 @@ REQUEST = Request(
 ANSWER = Response(
     "id", "m", (Text("Zürich 😀\n\nok"), ToolCall("c1", "f", {"a": "b\n\n"})), Stop("tool_calls"), Usage(3, 4)
 )
-WIRES = ("anthropic", "cohere", "gemini", "ollama", "openai_chat", "openai_responses")
+WIRES = ("anthropic", "cohere", "gemini", "gemini_interactions", "ollama", "openai_chat", "openai_responses")
 every_wire = pytest.mark.parametrize("wire", WIRES)
 
 

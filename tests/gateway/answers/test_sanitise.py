@@ -16,7 +16,7 @@ from toolwire.testing import random_chunks
 from toolwire.wire import get
 
 CLEAN = Sanitiser(Redactor(["correct horse battery"]))
-WIRES = ["anthropic", "cohere", "gemini", "ollama", "openai_chat", "openai_responses"]
+WIRES = ["anthropic", "cohere", "gemini", "gemini_interactions", "ollama", "openai_chat", "openai_responses"]
 SECRET = "sk-canary-0123456789abcdef"
 
 

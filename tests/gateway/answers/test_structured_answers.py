@@ -19,7 +19,7 @@ from toolwire.schema.lowering.conformance import violations
 from toolwire.schema.lowering.lowered import lower
 from toolwire.wire import get
 
-WIRES = ("anthropic", "cohere", "gemini", "ollama", "openai_chat", "openai_responses")
+WIRES = ("anthropic", "cohere", "gemini", "gemini_interactions", "ollama", "openai_chat", "openai_responses")
 SCHEMA = {
     "type": "object",
     "properties": {

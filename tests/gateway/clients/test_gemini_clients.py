@@ -27,7 +27,7 @@ BODY = json.dumps(
 ).encode()
 CALL = Response(parts=(ToolCall("c1", "get_weather", {"city": "Paris", "days": 3}),), stop=Stop("tool_calls"))
 SLOPPY = Response(parts=(ToolCall("c1", "get_weather", {"city": "Paris", "days": "3"}),), stop=Stop("tool_calls"))
-WIRES = ("anthropic", "gemini", "ollama", "openai_chat", "openai_responses")
+WIRES = ("anthropic", "gemini", "gemini_interactions", "ollama", "openai_chat", "openai_responses")
 
 
 @pytest.mark.finding("G3b")

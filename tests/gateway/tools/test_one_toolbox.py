@@ -21,7 +21,7 @@ from toolwire.testing import Upstream
 from waiting import SAFETY
 
 EXAMPLE = ROOT / "examples" / "conjugate.py"
-WIRES = ("anthropic", "cohere", "gemini", "ollama", "openai_chat", "openai_responses")
+WIRES = ("anthropic", "cohere", "gemini", "gemini_interactions", "ollama", "openai_chat", "openai_responses")
 CALLS = {
     "fine": {"verb": "eat", "tense": "past_simple", "person": "3sg"},
     "unknown verb": {"verb": "flurb", "tense": "past_simple", "person": "3sg"},

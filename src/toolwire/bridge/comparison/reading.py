@@ -105,10 +105,11 @@ def read_elements(document: JSON, wire: str, kind: str) -> Reading:
     return Reading(list(_read_error(document, wire)), None)
 
 
-# The wires' error objects. Gemini has its type in `status` and the status in `code`; Ollama and Cohere have a text only.
+# The wires' error objects. Gemini has its status in `code`, Interactions its type; Ollama and Cohere have a text only.
 _ERROR_FIELDS: tuple[tuple[ElementKind, str], ...] = (
     ("type", "/error/type"),
     ("type", "/error/status"),
+    ("type", "/error/code"),
     ("message", "/error/message"),
     ("message", "/error"),
     ("message", "/message"),
@@ -119,12 +120,11 @@ _ERROR_FIELDS: tuple[tuple[ElementKind, str], ...] = (
 def _read_error(document: JSON, wire: str) -> Iterator[Group]:
     """Yield the type, the message and the status of an error document."""
     fault = get(wire).decode_error(None, document)
+    values: dict[str, JSON] = {}  # of several fields for one kind, the first one counts
     for kind, pointer in _ERROR_FIELDS:
-        value = _value_at(document, pointer)
-        is_read = (
-            type(value) is str if kind == "type" else value == (fault.message if kind == "message" else fault.status)
-        )
-        if is_read:
+        value = None if kind in values else _value_at(document, pointer)
+        if type(value) is str if kind == "type" else value == getattr(fault, kind):
+            values[kind] = value
             yield Group(kind, kind, shorten(str(value), _LABEL), pointer, value, [])
 
 

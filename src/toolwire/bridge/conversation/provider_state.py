@@ -44,6 +44,12 @@ _FIELDS: _Table = {
         )
     },
     "gemini": {"cachedContent": _Stored("refers to stored contents", "send them in `contents`")},
+    "gemini_interactions": {
+        "previous_interaction_id": _Stored("refers to an earlier interaction", "send the whole conversation as steps"),
+        "continuation_token": _Stored("resumes an interrupted interaction", "send the request without it"),
+        "cached_content": _Stored("refers to stored contents", "send them in `input`"),
+        "agent": _Stored("names an agent of the provider", "send a `model`"),
+    },
 }
 _NEW_THREAD = {"type": "create"}  # a `thread` of Anthropic that refers to nothing yet
 _PARTS: _Table = {
@@ -67,7 +73,7 @@ _MARKS = {
         for name in table.get(wire, {})
         for spelling in _SPELLINGS.get(name, (name,))
     )
-    for wire in ("anthropic", "cohere", "gemini", "ollama", "openai_chat")
+    for wire in ("anthropic", "cohere", "gemini", "gemini_interactions", "ollama", "openai_chat")
 }
 _ESCAPED_LETTER = re.compile(rb"\\u00[4-7]").search
 

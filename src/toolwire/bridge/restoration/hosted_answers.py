@@ -37,7 +37,7 @@ from ...ir.parts import Extra, Opaque, Text
 from ...ir.pointer import join, split
 from ...ir.response import Response, Usage
 from ...ir.text import unescape
-from ...wire.hosted import HostedCodec, pointer_label, unknown_pointers
+from ...wire.hosted import HostedCodec, count_bytes, count_characters, pointer_label, unknown_pointers
 from ..fitting.fields import report_extra
 
 _FIRST_KEY = -1000  # keys of new parts; decoders count from 0 upwards, and refusals from -1 downwards
@@ -166,6 +166,8 @@ class HostedAnswer:
             return None
         citations, unread = self.source.read_text(extra)
         self._report_unread(unread, text.path)
+        if self.source.counts_bytes and citations:
+            citations = _in_characters(citations, text.text)
         return self._with_citations(event, text, citations)
 
     def _strip(self, extra: Extra) -> Extra:
@@ -197,6 +199,8 @@ class HostedAnswer:
         if self._target.covers_text and any(citation.end - citation.start != len(text.text) for citation in citations):
             detail = "the target's citations belong to a whole text"
             self._losses.add("/parts", "position of a citation", "weakened", detail, "info")
+        if self._target.counts_bytes:
+            citations = _in_bytes(citations, text.text)
         written = self._target.write_text(citations)
         for wire in written:  # with fields of the target, the source's other fields are not reported later
             report_extra(self._strip(text.extra), text.path, wire, self._losses, scoped=False)
@@ -276,6 +280,8 @@ class HostedAnswer:
         self.place(f"/parts/{last}", sum(type(event) is WholePart for event in events))
         if self._runs and self._usage is not None:
             counted = self._target.write_usage(self._usage, self._runs)
+            for wire in counted.extra.keys() - self._usage.extra.keys():  # as for a text with citations
+                report_extra(self._usage.extra, "/usage", wire, self._losses, as_info=True, scoped=False)
             events += [] if counted is self._usage else [UsageUpdate(counted)]
         text = "".join(self._texts)
         stops = tuple([stop and replace(stop, extra=self._strip(stop.extra)) for stop in end.stops[:1]])
@@ -307,6 +313,23 @@ class HostedAnswer:
 
 def _shift(citation: Citation, offset: int) -> Citation:
     return replace(citation, start=citation.start + offset, end=citation.end + offset)
+
+
+def _in_characters(citations: Sequence[Citation], text: str) -> list[Citation]:
+    """Return citations with positions that count characters of the text instead of bytes."""
+    data = text.encode("utf-8", "surrogatepass")
+    return [
+        replace(citation, start=count_characters(data, citation.start), end=count_characters(data, citation.end))
+        for citation in citations
+    ]
+
+
+def _in_bytes(citations: Sequence[Citation], text: str) -> list[Citation]:
+    """Return citations with positions that count bytes of the text instead of characters."""
+    return [
+        replace(citation, start=count_bytes(text, citation.start), end=count_bytes(text, citation.end))
+        for citation in citations
+    ]
 
 
 def _cut(citation: Citation, text: _WrittenText) -> Citation:

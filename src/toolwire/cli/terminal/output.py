@@ -47,6 +47,7 @@ _CELL_COLOURS = {
         "openai_responses": "cyan",
         "anthropic": "yellow",
         "gemini": "blue",
+        "gemini_interactions": "blue",
         "ollama": "magenta",
         "cohere": "red",
     },

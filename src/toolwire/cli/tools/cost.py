@@ -165,7 +165,7 @@ def _detect_answer(document: Any) -> tuple[str, str]:
     return (found.kind, found.wire) if found.kind in ("request", "response") else ("", "")
 
 
-_WIRES = ("openai_chat", "openai_responses", "anthropic", "gemini", "ollama", "cohere")
+_WIRES = ("openai_chat", "openai_responses", "anthropic", "gemini", "ollama", "cohere", "gemini_interactions")
 _BAR_WIDTH = 20  # characters; the table has up to five columns before it
 _MAX_PLOTTED = 60  # bars of 20 pixels; the picture stays below 1,300 pixels
 _MAX_SERVERS = 20  # rows of the table of servers, which shares the screen with the table of tools

@@ -54,6 +54,7 @@ _TITLES = {
     "anthropic": "Anthropic Messages",
     "cohere": "Cohere Chat",
     "gemini": "Gemini",
+    "gemini_interactions": "Gemini Interactions",
     "ollama": "Ollama",
     "openai_chat": "OpenAI Chat",
     "openai_responses": "OpenAI Responses",

@@ -35,6 +35,7 @@ _VENDORS = {
     "anthropic": "anthropic",
     "cohere": "cohere",
     "gemini": "gemini",
+    "gemini_interactions": "gemini",
     "ollama": "ollama",
     "openai_chat": "openai",
     "openai_responses": "openai",

@@ -54,6 +54,7 @@ _OPERATIONS: dict[RouteAction, _ActionFacts] = {
     "create_items": _ActionFacts("Append items to a conversation", body=("items",)),
     "get_item": _ActionFacts("Return an item of a conversation"),
     "delete_item": _ActionFacts("Delete an item of a conversation"),
+    "stored_interaction": _ActionFacts("Fail with 404: the gateway stores no interactions"),
     "alive": _ActionFacts("Return 200 while the process serves requests; needs no key"),
     "ready": _ActionFacts("Return 200 until the gateway drains, then 503; needs no key"),
     "metrics": _ActionFacts("Return the metrics for Prometheus; has a key of its own"),
@@ -180,6 +181,8 @@ def _describe_body(path: str, action: RouteAction, ingress: Ingress, fields: tup
 
 def _answer_content(path: str, action: RouteAction, ingress: Ingress) -> Iterator[tuple[str, JSON]]:
     """Yield the media types of an answer: a whole one, a stream, or the page of metrics; nothing if it always fails."""
+    if action == "stored_interaction":
+        return
     if action == "metrics":
         yield "text/plain", {"schema": {"type": "string"}}
     elif action == "openapi":

@@ -34,6 +34,7 @@ StateAction: TypeAlias = Literal[
     "compact",
     "get_item",
     "delete_item",
+    "stored_interaction",
 ]
 SocketAction: TypeAlias = Literal["connect", "prepare"]
 """A WebSocket's handshake, and a response of it without output; no path has these actions."""
@@ -95,7 +96,7 @@ class Ingress(Struct, frozen=True):
         return get(f"{self.wire}@{version}") if version in getattr(codec, "versions", {}) else codec
 
 
-_ID_PREFIXES = re.compile("(?:chatcmpl-|resp_|msg_)+").match
+_ID_PREFIXES = re.compile("(?:chatcmpl-|resp_|msg_|v1_)+").match
 INGRESSES = {
     "openai_chat": Ingress("openai_chat", "/v1/chat/completions", id_prefix="chatcmpl-"),
     "openai_responses": Ingress(
@@ -120,6 +121,9 @@ INGRESSES = {
         tool_depth=5,
     ),
     "cohere": Ingress("cohere", "/v2/chat"),
+    "gemini_interactions": Ingress(
+        "gemini_interactions", "/v1beta/interactions", models="/v1beta/models", id_prefix="v1_"
+    ),
     # its clients parse every line as an object, so no keep-alive would be skipped
     "ollama": Ingress("ollama", "/api/chat", b"", streams_by_default=True, models="/api/tags"),
 }
@@ -173,6 +177,10 @@ ROUTE_TABLE: tuple[tuple[str, str, RouteAction, str], ...] = (
     ),
     ("POST", r"/v1(?:beta|alpha)?/models/(?P<model>.+):countTokens", "count", "gemini"),
     ("POST", r"/v2/chat", "generate", "cohere"),
+    ("POST", r"/v1(?:beta|alpha)?/interactions", "generate", "gemini_interactions"),
+    ("GET", r"/v1(?:beta|alpha)?/interactions/(?P<id>[^/]+)", "stored_interaction", "gemini_interactions"),
+    ("DELETE", r"/v1(?:beta|alpha)?/interactions/(?P<id>[^/]+)", "stored_interaction", "gemini_interactions"),
+    ("POST", r"/v1(?:beta|alpha)?/interactions/(?P<id>[^/]+)/cancel", "stored_interaction", "gemini_interactions"),
     ("POST", r"/api/chat", "generate", "ollama"),
     ("GET", r"/api/tags", "models", "ollama"),
     ("GET", r"/api/version", "version", "ollama"),
@@ -238,6 +246,8 @@ def guess_ingress(path: str, headers: Container[str]) -> Ingress:
     wire = _wire_of_headers(headers)
     if wire == "anthropic" or path.startswith("/v1/messages"):
         return INGRESSES["anthropic"]
+    if "/interactions" in path:
+        return INGRESSES["gemini_interactions"]
     if wire == "gemini" or path.startswith(("/v1beta", "/v1alpha")):
         return INGRESSES["gemini"]
     if path.startswith("/api/"):

@@ -202,6 +202,13 @@ def not_found(noun: str, given: str, pointer: str = "", code: str | None = None)
     return ResponseStateError(message, pointer=pointer, hint=hint, code=code, status=404)
 
 
+def interaction_not_stored(given: str) -> ResponseStateError:
+    """Return the error for a request about an interaction: the gateway stores none, and Google knows only its own."""
+    hint = "send the whole conversation as steps; to read an interaction that Google stores, ask its own API"
+    message = f"no stored interaction has the id {given[:100]!r}: the gateway stores no interactions"
+    return ResponseStateError(message, hint=hint, status=404)
+
+
 def input_documents(items: Sequence[Object], digits: str) -> tuple[Object, ...]:
     """Return input items as OpenAI lists them: with an id, a type, and content as a list."""
     return tuple(_input_document(item, digits, number) for number, item in enumerate(items))

@@ -232,6 +232,7 @@ _LISTINGS: Mapping[str, _ModelListing] = {
     "openai_responses": _OPENAI,
     "anthropic": _ModelListing(re.compile(r"/messages\Z"), "/models?limit=1000", "data", "id"),
     "gemini": _ModelListing(re.compile(r"/models/[^/]+\Z"), "/models?pageSize=1000", "models", "name"),
+    "gemini_interactions": _ModelListing(re.compile(r"/interactions\Z"), "/models?pageSize=1000", "models", "name"),
     "ollama": _ModelListing(re.compile(r"/api/chat\Z"), "/api/tags", "models", "name"),
     "cohere": _ModelListing(re.compile(r"/v2/chat\Z"), "/v1/models?endpoint=chat&page_size=1000", "models", "name"),
 }

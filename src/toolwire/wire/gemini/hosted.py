@@ -25,6 +25,8 @@ from ..hosted import (
     Citations,
     HostedCodec,
     KnownFields,
+    count_bytes,
+    count_characters,
     list_objects,
     read_position,
     read_strings,
@@ -151,17 +153,13 @@ def _read_supports(grounding: Object, chunks: Sequence[WebPage], text: str) -> l
         support = to_camel_case(entry)
         raw: JSON = support.get("segment")
         segment = to_camel_case(raw) if type(raw) is dict else {}
-        start = _count_characters(data, read_position(segment, "startIndex"))
-        end = _count_characters(data, read_position(segment, "endIndex"))
+        start = count_characters(data, read_position(segment, "startIndex"))
+        end = count_characters(data, read_position(segment, "endIndex"))
         numbers = support.get("groundingChunkIndices")
         for number in numbers if type(numbers) is list else ():
             if type(number) is int and 0 <= number < len(chunks) and chunks[number].url:
                 citations.append(Citation(chunks[number].url, chunks[number].title, "", start, end))
     return citations
-
-
-def _count_characters(data: bytes, position: int) -> int:
-    return len(data[:position].decode("utf-8", "replace"))
 
 
 def _write_end(end: ResponseEnd, text: str, runs: Sequence[HostedRun], citations: Sequence[Citation]) -> ResponseEnd:
@@ -194,8 +192,8 @@ def _write_grounding(text: str, searches: Sequence[HostedRun], citations: Sequen
     supports: list[JSON] = []
     for (start, end), indices in passages.items():
         segment = {
-            "startIndex": _count_bytes(text, start),
-            "endIndex": _count_bytes(text, end),
+            "startIndex": count_bytes(text, start),
+            "endIndex": count_bytes(text, end),
             "text": text[start:end],
         }
         supports.append({"segment": segment, "groundingChunkIndices": indices})
@@ -204,10 +202,6 @@ def _write_grounding(text: str, searches: Sequence[HostedRun], citations: Sequen
     if searches:
         out["webSearchQueries"] = [query for run in searches for query in run.inputs]
     return out
-
-
-def _count_bytes(text: str, position: int) -> int:
-    return len(text[:position].encode("utf-8", "surrogatepass"))
 
 
 def _write_page(run: HostedRun) -> Object:

@@ -66,7 +66,7 @@ _GEMINI_DOCS = "https://ai.google.dev/gemini-api/docs/"
 
 def _gemini(models: tuple[str, ...], source: str, date: str, capabilities: ModelCapabilities) -> CapabilityRow:
     vendors = ("google*", "gemini*", "vertex*", "compatible")
-    return CapabilityRow(models, capabilities, source, date, ("gemini",), vendors)
+    return CapabilityRow(models, capabilities, source, date, ("gemini", "gemini_interactions"), vendors)
 
 
 GEMINI = (

@@ -130,6 +130,12 @@ _VERTEX = Vendor(
             f"{_VERTEX_MODELS}/google/models/{{model}}:streamGenerateContent?alt=sse",
             api_version="v1beta1",
         ),
+        # google-genai 3.3.0, _gaos/google_genai.py (get_google_genai_api_version)
+        Surface(
+            "gemini_interactions",
+            "/{api_version}/projects/{project}/locations/{location}/interactions",
+            api_version="v1beta1",
+        ),
         Surface(
             "anthropic",
             f"{_VERTEX_MODELS}/anthropic/models/{{model}}:rawPredict",

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-
 from ...ir.errors import ProtocolError
 from ...ir.losses import Losses
 from ...ir.parts import Extra, Part, ToolCall
@@ -15,7 +13,9 @@ from ...ir.request import Message, Request
 from ...ir.response import Response, Stop, StopReason, Usage
 from ..codec import report_incomplete_call, stop_without_call
 from ..fields import (
+    format_time,
     odd_values,
+    parse_time,
     read_count,
     read_extra,
     read_label,
@@ -35,7 +35,6 @@ MESSAGE = "ollama/message"
 ONE_CHOICE = "an Ollama answer has only one choice"
 KNOWN = frozenset({"model", "created_at", "message", "done", "done_reason", "prompt_eval_count", "eval_count"})
 _ENVELOPE_TYPES = {"model": (str,), "created_at": (str,), "done": (bool,), "done_reason": (str,)}
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 STOP_REASONS: dict[str, StopReason] = {
     "stop": "stop",
     "length": "length",
@@ -78,7 +77,7 @@ def odd_envelope(body: Object) -> Extra:
     """Return the values of an answer, or of a line, that have another type than the protocol defines."""
     odd = odd_values(body, _ENVELOPE_TYPES, NAME)
     created = body.get("created_at")
-    if type(created) is str and created and _parse_time(created) is None:
+    if type(created) is str and created and parse_time(created) is None:
         odd.setdefault(f"{NAME}?", {})["created_at"] = created
     return odd
 
@@ -103,23 +102,10 @@ def read_created(body: Object) -> tuple[int | None, Object]:
     text = body.get("created_at")
     if type(text) is not str:
         return read_timestamp(body, "created_at"), {} if "created_at" in body else {":created_at": None}
-    seconds = _parse_time(text)
+    seconds = parse_time(text)
     if seconds is None:
         return None, {":created_at": text}
-    return seconds, {} if _format_time(seconds) == text else {":created_at": text}
-
-
-def _parse_time(text: str) -> int | None:
-    """Return the seconds of a time such as 2026-11-15T09:00:00Z; None for any other text."""
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return ((time if time.tzinfo is not None else time.replace(tzinfo=UTC)) - _EPOCH) // timedelta(seconds=1)
-
-
-def _format_time(seconds: int) -> str:
-    return (_EPOCH + timedelta(seconds=seconds)).isoformat().replace("+00:00", "Z")
+    return seconds, {} if format_time(seconds) == text else {":created_at": text}
 
 
 def write_created(created: int | None, form: Object, losses: Losses) -> Object:
@@ -131,14 +117,14 @@ def write_created(created: int | None, form: Object, losses: Losses) -> Object:
     """
     text = form.get(":created_at", "")
     if created is None:
-        return {} if text is None or "created_at" in form else {"created_at": _format_time(0)}
-    if text and _parse_time(text) == created:
+        return {} if text is None or "created_at" in form else {"created_at": format_time(0)}
+    if text and parse_time(text) == created:
         return {"created_at": text}
     try:
-        return {"created_at": _format_time(created)}
+        return {"created_at": format_time(created)}
     except OverflowError:
         losses.add("/created", "created", "dropped", "the time is out of range", "info")
-        return {"created_at": _format_time(0)}
+        return {"created_at": format_time(0)}
 
 
 def is_done(body: Object) -> bool:
