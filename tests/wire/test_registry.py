@@ -14,7 +14,7 @@ from toolwire.wire import get, names
 
 
 def test_built_in_wires_are_listed():
-    assert toolwire.wire.names() == ["anthropic", "gemini", "ollama", "openai_chat", "openai_responses"]
+    assert toolwire.wire.names() == ["anthropic", "bedrock", "gemini", "ollama", "openai_chat", "openai_responses"]
 
 
 @pytest.mark.parametrize("name", ["anthropic", "gemini", "ollama", "openai_chat", "openai_responses"])

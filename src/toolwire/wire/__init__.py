@@ -1,6 +1,6 @@
 """JSON protocols, one package each.
 
-    toolwire.wire.names()                       # ['anthropic', 'gemini', 'ollama', 'openai_chat', 'openai_responses']
+    toolwire.wire.names()                       # ['anthropic', 'bedrock', 'gemini', 'ollama', 'openai_chat', 'openai_responses']
     toolwire.wire.get("anthropic")              # the newest version
     toolwire.wire.get("anthropic@2023-06-01")   # that version
 
@@ -41,7 +41,7 @@ else:
     )
 
 # The only list of the built-in wires: each is a package here with a CODEC.
-_BUILT_IN = ("anthropic", "gemini", "ollama", "openai_chat", "openai_responses")
+_BUILT_IN = ("anthropic", "bedrock", "gemini", "ollama", "openai_chat", "openai_responses")
 _loaded: dict[str, Wire] = {}
 
 

@@ -174,7 +174,7 @@ def write_stop(stop: Stop, losses: Losses) -> Object:
     if word:
         return {"done_reason": word}
     word = _stop_name(stop.reason)
-    if stop.sequence is not None:
+    if stop.sequence is not None or stop.reason == "stop_sequence":
         losses.add("/stop/sequence", "stop sequence", "dropped", "Ollama does not report the stop sequence", "info")
     if stop.detail is not None:
         losses.add("/stop/detail", "stop detail", "dropped", "Ollama has no field for it", "info")

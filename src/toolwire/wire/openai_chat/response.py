@@ -379,7 +379,7 @@ def write_stop(stop: Stop | None, losses: Losses, path: str, *, refused: bool, i
     if stop.extra and (form := stop.extra.get(_FORM)) is not None and ":finish_reason" in form:
         word = form[":finish_reason"]
         return None if word is None else str(word)
-    if stop.sequence is not None:
+    if stop.sequence is not None or stop.reason == "stop_sequence":
         losses.add(
             f"{path}/stop/sequence", "stop sequence", "dropped", "Chat does not report the stop sequence", "info"
         )

@@ -242,7 +242,7 @@ def write_status(stop: Stop | None, fault: Fault | None, losses: Losses, *, refu
     if stop is None:
         return {"status": "in_progress"}
     form = stop.extra.get(_FORM, {})
-    if stop.sequence is not None:
+    if stop.sequence is not None or stop.reason == "stop_sequence":
         losses.add("/stop/sequence", "stop sequence", "dropped", "Responses has no stop sequences", "info")
     if ":incomplete" in form:
         details = form[":incomplete"]
