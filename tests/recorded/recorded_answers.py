@@ -83,6 +83,7 @@ _ENDS = {
     "openai_responses": rb'"type": ?"(?:response\.(?:completed|incomplete|failed)|error)"',
     "gemini": rb'"(?:finishReason|blockReason)": ?"|"error": ?\{',
     "ollama": rb'"done": ?true|"error"',
+    "bedrock": rb'"stopReason": ?"',
 }
 
 

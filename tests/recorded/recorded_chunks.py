@@ -7,11 +7,12 @@ that no fixture is left out unnoticed.
 import json
 import re
 
+from toolwire.stream.event_stream import encode_event
+
 FIXTURES = 215
 """Number of published fixtures. Lists are checked for stale entries only where all of them are present."""
 
 SKIPPED_FIXTURES = {
-    r"^amazon-bedrock/": "the Bedrock wire is planned, not implemented",
     r"^cohere/": "the Cohere wire is planned, not implemented",
     r"^(?:cartesia|deepgram|elevenlabs|fal|gladia|revai)/|[-/]transcription[-./]|/speech/": "speech services",
     r"^voyage/|-embedding\.|/embedding/|/reranking/": "embeddings and reranking",
@@ -84,6 +85,10 @@ def _wire_of_document(document):
             return "anthropic"
         case {"candidates": list()}:
             return "gemini"
+        case {"output": {"message": dict()}} | {"messageStart": dict()} | {"contentBlockStart": dict()}:
+            return "bedrock"
+        case {"contentBlockDelta": dict()}:
+            return "bedrock"
     return None
 
 
@@ -98,6 +103,9 @@ def is_known(fixture):
 def streams_of(fixture):
     """The bytes of each answer in a fixture of chunks."""
     wire = wire_of(fixture)
+    if wire == "bedrock":  # each chunk is the payload of an event under its type
+        events = [json.loads(chunk) for chunk in fixture.chunks]
+        return [b"".join(encode_event(kind, json.dumps(event[kind]).encode()) for event in events for kind in event)]
     answers, frames = [], []
     for chunk in fixture.chunks:
         kind = (_parsed(chunk) or {}).get("type")

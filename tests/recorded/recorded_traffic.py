@@ -35,14 +35,16 @@ WIRE_PATHS = (
     (r"/publishers/anthropic/models/[^/]+:(?:streamR|r)awPredict", "anthropic"),
     (r"/models/[^/]+:(?:streamG|g)enerateContent", "gemini"),
     (r"/api/chat", "ollama"),
+    (r"/model/[^/]+/converse(?:-stream)?", "bedrock"),
+    (r"/model/[^/]+/invoke(?:-with-response-stream)?", "anthropic"),
 )
 """(pattern for the end of a path without its query, wire)"""
 
 SKIPPED_PROVIDERS = {
-    "bedrock": "the Bedrock wire is planned, not implemented",
     "cohere": "the Cohere wire is planned, not implemented",
 }
 SKIPPED_PATHS = {
+    r"/model/[^/]+/count-tokens": "token counting: no answer of a model",
     r"/v1/messages/(?:count_tokens|batches(?:/.*)?)": "token counting and batches: no answer of a model",
     r"/models/[^/]+:(?:countTokens|computeTokens)": "token counting: no answer of a model",
     r"/responses/(?:input_tokens|compact|resp_[^/]+(?:/[^/]+)?)": "token counting, compaction and stored answers",
@@ -56,7 +58,7 @@ SKIPPED_PATHS = {
 }
 """Pattern for the end of a path: reason."""
 
-PROVIDER_WIRES = {"anthropic": "anthropic", "gemini": "gemini", "vertex": "gemini"}
+PROVIDER_WIRES = {"anthropic": "anthropic", "bedrock": "bedrock", "gemini": "gemini", "vertex": "gemini"}
 """The wire whose error format a provider uses on all its endpoints, where that is not OpenAI's."""
 
 
@@ -92,8 +94,8 @@ class Exchange:
 
     @property
     def model_in_path(self):
-        """The model that a Google path names, or None."""
-        found = re.search(r"/models/([^/:]+):", self.path)
+        """The model that a path of Google or Bedrock names, or None."""
+        found = re.search(r"/models/([^/:]+):", self.path) or re.search(r"/model/([^/]+)/", self.path)
         return found and found[1]
 
     @property

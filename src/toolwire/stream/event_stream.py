@@ -101,6 +101,19 @@ class EventStreamDecoder:
         return _read_message(data)
 
 
+def cut_messages(buffer: bytearray) -> bytes:
+    """Remove the complete messages from the start of `buffer` and return their bytes, without a look at their content."""
+    end = 0
+    while len(buffer) - end >= _CRC_SIZE:
+        length = int.from_bytes(buffer[end : end + _CRC_SIZE], "big")
+        if not _PRELUDE.size <= length <= len(buffer) - end:
+            break
+        end += length
+    messages = bytes(buffer[:end])
+    del buffer[:end]
+    return messages
+
+
 def _read_length(prelude: bytes) -> int:
     """Return the length of a message, which is checked before any of its bytes are kept."""
     total, headers, crc = _PRELUDE.unpack(prelude)

@@ -21,7 +21,7 @@ from ...ir.text import to_bytes
 from ...ir.tools import Tool
 from ...wire.models.lists import ListedModel, model_entry, model_list, ollama_description
 from ..responses.records import ConversationEntry, conversation_document, input_documents
-from .routes import INGRESSES, ROUTE_TABLE, VERSION, Ingress, RouteAction
+from .routes import INGRESSES, ROUTE_TABLE, ROUTED, VERSION, Ingress, RouteAction
 
 _PAGE = ("limit", "order", "after")
 
@@ -93,7 +93,7 @@ def openapi_document(*, requires_key: bool, has_mcp: bool, root_path: str = "") 
     paths: dict[str, Object] = {}
     for method, pattern, action, wire in ROUTE_TABLE:
         for path in path_templates(pattern):
-            paths.setdefault(path, {})[method.lower()] = _describe_route(method, path, action, INGRESSES[wire])
+            paths.setdefault(path, {})[method.lower()] = _describe_route(method, path, action, ROUTED[wire])
     if has_mcp:
         paths["/mcp"] = _describe_mcp()
     document: Object = {
@@ -133,7 +133,7 @@ def _describe_route(method: str, path: str, action: RouteAction, ingress: Ingres
         "operationId": f"{method.lower()}_{re.sub('[^A-Za-z0-9]+', '_', path).strip('_')}".strip("_"),
         "summary": row.summary,
         "tags": ["operation" if action in (*_OPEN, "metrics", "openapi") else name],
-        "responses": {"default": {"$ref": f"#/components/responses/error_{name}"}},
+        "responses": {"default": {"$ref": f"#/components/responses/error_{ingress.envelope}"}},
     }
     parameters: list[Object] = [
         {"name": part, "in": "path", "required": True, "schema": {"type": "string"}}
@@ -143,7 +143,7 @@ def _describe_route(method: str, path: str, action: RouteAction, ingress: Ingres
     if action == "models":
         wires = _HEADER_WIRES if name == "openai_chat" else (name,)
         queries = tuple(query for wire in wires for query in _LIST_QUERIES.get(wire, ()))
-    elif ":stream" in path:
+    elif _is_array(path):
         queries = ("alt",)
     parameters += [{"name": query, "in": "query", "schema": {"type": "string"}} for query in queries]
     if ingress.has_versions:
@@ -158,6 +158,11 @@ def _describe_route(method: str, path: str, action: RouteAction, ingress: Ingres
     if content:
         operation["responses"] = {"200": {"description": "The answer", "content": content}, **operation["responses"]}
     return operation
+
+
+def _is_array(path: str) -> bool:
+    """Return whether a path of Gemini streams a JSON array, unless its query asks for events."""
+    return ":stream" in path
 
 
 def _describe_body(path: str, action: RouteAction, ingress: Ingress, fields: tuple[str, ...]) -> Object:
@@ -195,10 +200,11 @@ def _answer_content(path: str, action: RouteAction, ingress: Ingress) -> Iterato
         if ingress.stores_responses and "usage" in schema["properties"]:
             schema["properties"]["usage"] = {"type": ["object", "null"]}  # null while a background response is made
         whole: JSON = {"schema": schema, "example": example}
-        if ":stream" in path:
+        if _is_array(path):
             whole = {"schema": {"type": "array", "items": _schema_of(example)}}
-        yield "application/json", whole
-        if action == "generate" and (":stream" in path or "{model}" not in path):
+        if not path.endswith("-stream"):
+            yield "application/json", whole
+        if action == "generate" and ("{model}" not in path or "stream" in path):
             yield ingress.framing.media_type, {"schema": {"type": "string"}}
 
 

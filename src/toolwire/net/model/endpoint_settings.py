@@ -234,6 +234,7 @@ def _escape_model(model: str) -> str:
 def _refuse_unused(vendor: Vendor, surfaces: list[Surface], settings: AddressSettings) -> None:
     """Refuse a setting that would have no effect."""
     known = {name for surface in surfaces for name in _FIELD.findall(surface.path)}
+    known.update(_FIELD.findall(vendor.base_url))
     known.update("api_version" for surface in surfaces if surface.version_query is not None)
     for name in ("api_version", "project", "location"):
         if getattr(settings, name) is not None and name not in known:

@@ -125,7 +125,7 @@ def write_media(part: Media, losses: Losses, path: str) -> Object:
         reason = "Bedrock reads inline bytes and objects in S3, not URLs" if part.url else _unknown_type(part)
         losses.add(path, part.kind, "dropped", reason, "error")
         return {"text": media_placeholder(part).text}
-    if name is not None and _type_of(part) not in _FORMATS[member]:
+    if name is not None and _TYPES[member][name] != part.media_type:
         losses.add(f"{path}/media_type", "media type", "rewritten", f"{part.media_type} is sent as {name}", "info")
     fields: Object = {} if name is None else {"format": name}
     if member == "document":

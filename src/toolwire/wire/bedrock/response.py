@@ -205,7 +205,7 @@ def encode_response(response: Response, request: Request | None = None) -> Encod
 
 def report_envelope(response_id: str, model: str, created: int | None, losses: Losses) -> None:
     for name, value in (("id", response_id), ("model", model), ("created", created)):
-        if value:
+        if value is not None and value != "":
             losses.add(f"/{name}", name, "dropped", "Converse answers have no field for it", "info")
 
 

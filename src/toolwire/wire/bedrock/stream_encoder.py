@@ -217,8 +217,11 @@ class ConverseStreamEncoder(SequentialEncoder):
             report_last_call(call.state, stop, self.losses, self._part_path(call.key))
         fields = dict(merge_extra(self._extra, event.extra).get(NAME, {}))
         last = write_stop(stop, self.losses) | {name: fields.pop(name) for name in _IN_STOP if name in fields}
+        stop_event = encode_event("messageStop", to_line(last))
+        if self._usage is None and not fields:
+            return stop_event
         metadata = {"usage": write_usage(self._usage or Usage(), self.losses), **fields}
-        return encode_event("messageStop", to_line(last)) + encode_event("metadata", to_line(metadata))
+        return stop_event + encode_event("metadata", to_line(metadata))
 
 
 def _citations(extra: Extra) -> list[JSON]:

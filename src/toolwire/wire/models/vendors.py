@@ -42,6 +42,7 @@ class Surface(Value, frozen=True):
     omitted_fields: tuple[str, ...] = ()  # fields of a body that are in the path instead
     marks_body: bool = True  # supports Anthropic's prompt-cache mark of the whole body
     version_field: str | None = None  # the field of a body for the version of the wire, sent instead of its headers
+    in_chunks: bool = False  # streams and errors are in Bedrock's envelope (`wire.streaming.chunks`)
     wire_versions: dict[str, str] = {}  # the values of `version_field` for versions of the wire, if they differ
 
 
@@ -225,6 +226,32 @@ _VERTEX = Vendor(
 )
 
 
+# Amazon Bedrock's runtime: botocore 1.44.5, bedrock-runtime/2023-09-30 and utils.py (the variable of the bearer token);
+# anthropic 2.9.0, lib/bedrock/_client.py (InvokeModel).
+_BEDROCK = Vendor(
+    "bedrock",
+    "https://bedrock-runtime.{location}.amazonaws.com",
+    _bearer_key("AWS_BEARER_TOKEN_BEDROCK"),
+    "bedrock",
+    base_variable="AWS_ENDPOINT_URL_BEDROCK_RUNTIME",
+    surfaces=(
+        Surface(
+            "anthropic",
+            "/model/{model}/invoke",
+            "/model/{model}/invoke-with-response-stream",
+            api_versions="",
+            omitted_fields=("model", "stream"),
+            marks_body=False,
+            version_field="anthropic_version",
+            in_chunks=True,
+            wire_versions={"2023-06-01": "bedrock-2023-05-31"},
+        ),
+    ),
+    variables={"location": ("AWS_REGION", "AWS_DEFAULT_REGION")},
+    domains=("amazonaws.com", "amazonaws.com.cn"),
+)
+
+
 def _hosted_vendor(name: str, base_url: str, variable: str, *regional_urls: str) -> Vendor:
     """Make the row of a vendor with OpenAI's chat protocol, whose key is in the environment `variable`."""
     return Vendor(
@@ -285,6 +312,8 @@ _ROWS = (
         rejected_fields=frozenset(),
         rejected_kinds=frozenset(),
     ),
+    _BEDROCK,
+    replace(_BEDROCK, name="bedrock-anthropic", wire="anthropic@2023-06-01"),
     Vendor(
         "mistral",
         "https://api.mistral.ai/v1",
