@@ -14,7 +14,7 @@ from toolwire.ir.tools import ChoiceMode
 from toolwire.wire import get
 
 DOCS = ROOT / "docs"
-WIRES = ("anthropic", "gemini", "ollama", "openai_chat", "openai_responses")
+WIRES = ("anthropic", "bedrock", "gemini", "ollama", "openai_chat", "openai_responses")
 PAIRS = [pytest.param(*pair, id="-".join(pair)) for pair in permutations(WIRES, 2)]
 
 

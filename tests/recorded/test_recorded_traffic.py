@@ -39,6 +39,7 @@ PUBLISHED_REQUESTS = {
     "mistral": 45,
     "openrouter": 44,
     "deepseek": 13,
+    "bedrock": 13,
     "cerebras": 8,
     "huggingface": 8,
     "azure": 3,

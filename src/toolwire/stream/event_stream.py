@@ -26,12 +26,12 @@ HeaderValue: TypeAlias = bool | int | bytes | str
 
 _PRELUDE = Struct("!III")  # total length, headers length, CRC
 _LENGTHS, _CRC, _U16 = Struct("!II"), Struct("!I"), Struct("!H")
-_CRC_SIZE = _CRC.size
-_MAX_HEADERS = 128 * 1024
-_MAX_PAYLOAD = 24 * 1024 * 1024
+_CRC_SIZE = _CRC.size  # bytes
+_MAX_HEADERS = 128 * 1024  # botocore's limit
+_MAX_PAYLOAD = 24 * 1024 * 1024  # botocore's limit
 _MAX_STRING = 0x7FFF  # the length is a u16, but SDKs in other languages read it as a signed number
-_STRING = 7
-_UUID_SIZE = 16
+_STRING = 7  # the type of a header
+_UUID_SIZE = 16  # bytes
 _JSON_TYPE = "application/json"
 _HINT = "retry the request: the stream was damaged on its way"
 

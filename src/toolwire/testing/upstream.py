@@ -40,7 +40,9 @@ _log = logging.getLogger("toolwire.testing")
 _HEAD_END = b"\r\n\r\n"
 _MODEL = "any-model"
 _STREAM = {"content-type": "text/event-stream"}
-_INVOKE = re.compile(r"/invoke(?:-with-response-stream)?\Z").search  # paths of Anthropic's documents in Bedrock's envelope
+_INVOKE = re.compile(
+    r"/invoke(?:-with-response-stream)?\Z"
+).search  # paths of Anthropic's documents in Bedrock's envelope
 _JSON = {"content-type": "application/json"}
 _REPORTS = frozenset({"/api/show", "/api/ps"})  # of an Ollama server about its models; they are not part of a script
 _MODEL_LISTS = ("/models", "/api/tags")

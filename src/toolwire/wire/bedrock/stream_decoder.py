@@ -62,7 +62,7 @@ _MAX_UNKNOWN = 100  # losses up to which unknown events are reported: an upstrea
 _SPOKEN = {"text": TextDelta, "reasoning": ReasoningDelta}
 
 
-class _OpenBlock:
+class _StreamedBlock:
     """A block that is not closed yet."""
 
     def __init__(self, index: int, key: int, kind: str, fields: Object) -> None:
@@ -88,8 +88,8 @@ class ConverseStreamDecoder(BaseStreamDecoder):
         super().__init__()
         self._messages = EventStreamDecoder()
         self._has_begun = False
-        self._blocks: dict[int, _OpenBlock] = {}
-        self._last_call: _OpenBlock | None = None  # stopped, and no block has started after it
+        self._blocks: dict[int, _StreamedBlock] = {}
+        self._last_call: _StreamedBlock | None = None  # stopped, and no block has started after it
         self._index = -1  # of the last block
         self._has_calls = False
         self._stop: Stop | None = None
@@ -126,13 +126,10 @@ class ConverseStreamDecoder(BaseStreamDecoder):
         if step is None:
             self._report_unknown("event", name.decode("utf-8", "replace"))
             return
-        self._start(events)
-        step(self, event, events)
-
-    def _start(self, events: list[Event]) -> None:
         if not self._has_begun:
             self._has_begun = True
             events.append(ResponseStart())
+        step(self, event, events)
 
     def _message_start(self, event: Object, events: list[Event]) -> None:
         del events
@@ -169,12 +166,12 @@ class ConverseStreamDecoder(BaseStreamDecoder):
         if not is_empty(whole):  # a server without deltas
             self._append_input(block, whole if type(whole) is str else dumps(whole), events)
 
-    def _open_block(self, index: int, kind: str, fields: Object, events: list[Event]) -> _OpenBlock:
+    def _open_block(self, index: int, kind: str, fields: Object, events: list[Event]) -> _StreamedBlock:
         """Open a block; it ends the open block of its index, and the last call. Return it."""
         if index in self._blocks:
             self._close_block(self._blocks.pop(index), events)
         self._end_last_call(events)
-        block = self._blocks[index] = _OpenBlock(index, self._new_key(), kind, fields)
+        block = self._blocks[index] = _StreamedBlock(index, self._new_key(), kind, fields)
         self._index = index
         if kind == "text":
             events.append(TextStart(block.key))
@@ -207,35 +204,29 @@ class ConverseStreamDecoder(BaseStreamDecoder):
                 block = self._open_block(index, wanted, {}, events)
             step(self, block, value, events)
 
-    def _collect(self, block: _OpenBlock, fields: Object) -> None:
+    def _collect(self, block: _StreamedBlock, fields: Object) -> None:
         if block.kind in ("text", "reasoning", "call"):
             self._report_unknown("delta", next(iter(fields)))
         else:
             block.fragments.add(fields)
 
-    def _text(self, block: _OpenBlock, value: JSON, events: list[Event]) -> None:
-        if type(value) is str and value:
-            self._append_spoken(block, value, events)
-
-    def _append_spoken(self, block: _OpenBlock, text: str, events: list[Event]) -> None:
-        escaped = self._escape(block.key, text)
+    def _text(self, block: _StreamedBlock, value: JSON, events: list[Event]) -> None:
+        escaped = self._escape(block.key, value) if type(value) is str else b""
         if escaped:
             events.append(_SPOKEN[block.kind](block.key, escaped))
 
-    def _reasoning(self, block: _OpenBlock, value: JSON, events: list[Event]) -> None:
+    def _reasoning(self, block: _StreamedBlock, value: JSON, events: list[Event]) -> None:
         fields = require_object(value, "delta", "reasoningContent")
-        text = read_optional_string(fields, "text")
-        if text:
-            self._append_spoken(block, text, events)
+        self._text(block, fields.get("text"), events)
         for field, kind in (("signature", "signature"), ("redactedContent", "redacted")):
             if data := read_optional_string(fields, field):
                 block.artefacts.setdefault(kind, []).append(data)
 
-    def _citation(self, block: _OpenBlock, value: JSON, events: list[Event]) -> None:
+    def _citation(self, block: _StreamedBlock, value: JSON, events: list[Event]) -> None:
         del events
         block.citations.append(value)
 
-    def _tool_use(self, block: _OpenBlock, value: JSON, events: list[Event]) -> None:
+    def _tool_use(self, block: _StreamedBlock, value: JSON, events: list[Event]) -> None:
         fragment: JSON = value if type(value) is str else require_object(value, "delta", "toolUse").get("input")
         text = fragment if type(fragment) is str else "" if is_empty(fragment) else dumps(fragment)
         if block.kind == "call":
@@ -243,7 +234,7 @@ class ConverseStreamDecoder(BaseStreamDecoder):
         else:
             block.pieces.append(self._escape(block.key, text))
 
-    def _append_input(self, block: _OpenBlock, text: str, events: list[Event]) -> None:
+    def _append_input(self, block: _StreamedBlock, text: str, events: list[Event]) -> None:
         """Append to the input of a call; a closing brace at its end is held."""
         escaped = self._escape(block.key, text)
         if not escaped:
@@ -255,7 +246,7 @@ class ConverseStreamDecoder(BaseStreamDecoder):
         if escaped:
             events.append(CallDelta(block.key, escaped))
 
-    def _tool_result(self, block: _OpenBlock, value: JSON, events: list[Event]) -> None:
+    def _tool_result(self, block: _StreamedBlock, value: JSON, events: list[Event]) -> None:
         """Collect the content of a result. Adjacent texts are one text."""
         del events
         for piece in value if type(value) is list else [value]:
@@ -265,7 +256,7 @@ class ConverseStreamDecoder(BaseStreamDecoder):
             else:
                 block.contents.append(piece)
 
-    def _image(self, block: _OpenBlock, value: JSON, events: list[Event]) -> None:
+    def _image(self, block: _StreamedBlock, value: JSON, events: list[Event]) -> None:
         """Collect an image, whose bytes may come in several pieces of base64."""
         del events
         fields = require_object(value, "delta", "image")
@@ -281,7 +272,7 @@ class ConverseStreamDecoder(BaseStreamDecoder):
         if block is not None:
             self._stop_block(block, events)
 
-    def _stop_block(self, block: _OpenBlock, events: list[Event]) -> None:
+    def _stop_block(self, block: _StreamedBlock, events: list[Event]) -> None:
         if block.kind == "call" and block.key == self._next_key - 1:
             self._last_call = block
         else:
@@ -292,7 +283,7 @@ class ConverseStreamDecoder(BaseStreamDecoder):
             block, self._last_call = self._last_call, None
             self._close_block(block, events, cut=cut)
 
-    def _close_block(self, block: _OpenBlock, events: list[Event], *, cut: bool = False) -> None:
+    def _close_block(self, block: _StreamedBlock, events: list[Event], *, cut: bool = False) -> None:
         """Emit the end of a block. `cut`: a limit or a filter ended the answer in this call."""
         if half := self._flush_surrogate(block.key):
             if block.kind in _SPOKEN:
@@ -309,7 +300,7 @@ class ConverseStreamDecoder(BaseStreamDecoder):
         else:
             events.append(WholePart(block.key, read_answer_block(_whole_block(block))))
 
-    def _end_call(self, block: _OpenBlock, events: list[Event], *, cut: bool) -> None:
+    def _end_call(self, block: _StreamedBlock, events: list[Event], *, cut: bool) -> None:
         raw = unescape(b"".join(block.pieces))
         arguments, state = parse_arguments(raw)
         if cut and state == "complete":
@@ -365,7 +356,7 @@ def _read_message(message: EventMessage) -> tuple[bytes, bytes]:
     return message.text(":event-type").encode(), message.payload or b"{}"
 
 
-def _artefacts(block: _OpenBlock) -> tuple[Artefact, ...]:
+def _artefacts(block: _StreamedBlock) -> tuple[Artefact, ...]:
     return tuple(
         [
             Artefact(PROVIDER, kind, "".join(pieces) if kind == "signature" else _join_base64(pieces))
@@ -384,7 +375,7 @@ def _join_base64(pieces: list[str]) -> str:
         return "".join(pieces)
 
 
-def _whole_block(block: _OpenBlock) -> Object:
+def _whole_block(block: _StreamedBlock) -> Object:
     """Return the block of a whole answer for a result, an image, a call that the provider runs, or an unknown kind."""
     start = block.fields.get(block.kind)
     fields = start if type(start) is dict else {}
@@ -400,9 +391,9 @@ def _whole_block(block: _OpenBlock) -> Object:
     return block.fragments.join()
 
 
-_Delta = Callable[[ConverseStreamDecoder, _OpenBlock, JSON, list[Event]], None]
+_DeltaStep = Callable[[ConverseStreamDecoder, _StreamedBlock, JSON, list[Event]], None]
 _KINDS = {"text": "text", "citation": "text", "reasoningContent": "reasoning", "toolUse": "call"}
-_DELTAS: dict[str, _Delta] = {
+_DELTAS: dict[str, _DeltaStep] = {
     "text": ConverseStreamDecoder._text,
     "reasoningContent": ConverseStreamDecoder._reasoning,
     "citation": ConverseStreamDecoder._citation,

@@ -235,6 +235,7 @@ _BEDROCK = Vendor(
     "bedrock",
     base_variable="AWS_ENDPOINT_URL_BEDROCK_RUNTIME",
     surfaces=(
+        Surface("bedrock", "/model/{model}/converse", "/model/{model}/converse-stream", api_versions=""),
         Surface(
             "anthropic",
             "/model/{model}/invoke",
