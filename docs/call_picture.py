@@ -1,4 +1,4 @@
-"""Draw one tool call in five formats: a field has the same colour in all of them, and what a format lacks is marked.
+"""Draw one tool call in six formats: a field has the same colour in all of them, and what a format lacks is marked.
 
 The documents are those that the codecs write for one answer, reduced to the object of the call.
 """
@@ -22,6 +22,7 @@ _TITLES = {
     "openai_chat": "OpenAI Chat Completions",
     "openai_responses": "OpenAI Responses",
     "anthropic": "Anthropic Messages",
+    "bedrock": "Amazon Bedrock Converse",
     "gemini": "Gemini generateContent",
     "ollama": "Ollama chat",
 }
@@ -55,10 +56,10 @@ def draw_call() -> str:
     width = 2 * _WIDTH + 3 * _GAP
     out = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {max(tops)}" role="img" aria-labelledby="t d">',
-        '<title id="t">One tool call in five formats</title>',
+        '<title id="t">One tool call in six formats</title>',
         '<desc id="d">The same call, get_weather with the city Paris, as each API writes it.</desc>',
         f"<style>{_STYLE}</style>",
-        f'<text class="t" x="{_GAP}" y="{_GAP + 12}">One tool call in five formats</text>',
+        f'<text class="t" x="{_GAP}" y="{_GAP + 12}">One tool call in six formats</text>',
     ]
     left = float(_GAP)
     for name, kind, meaning in heads:

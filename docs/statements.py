@@ -214,8 +214,14 @@ def read_signatures(request: Request) -> list[str]:
     return [artefact.data for part in parts for artefact in part.artefacts]
 
 
-PROVIDERS = {"anthropic": "anthropic", "gemini": "google", "openai_chat": "openai", "openai_responses": "openai"}
-SIGNATURES = {"anthropic": "signature", "gemini": "thought_signature", "openai_responses": "encrypted"}
+PROVIDERS = {
+    "anthropic": "anthropic",
+    "bedrock": "bedrock",
+    "gemini": "google",
+    "openai_chat": "openai",
+    "openai_responses": "openai",
+}
+SIGNATURES = {"anthropic": "signature", "bedrock": "signature", "gemini": "thought_signature", "openai_responses": "encrypted"}
 
 
 def sign(part: Any, wire: str) -> Any:
@@ -226,7 +232,7 @@ def reasoning(wire: str) -> Reasoning:
     """Return reasoning in a form that the decoder of a wire makes, which shows that it is the wire's own."""
     form = {":field": "reasoning_content"} if wire == "openai_chat" else {}
     part = Reasoning(MARK, extra={f"{wire}~": form})
-    return sign(part, wire) if wire == "anthropic" else part
+    return sign(part, wire) if wire in ("anthropic", "bedrock") else part
 
 
 def linked_media(kind: Any, media_type: str, url: str) -> dict[str, Request]:
@@ -235,9 +241,17 @@ def linked_media(kind: Any, media_type: str, url: str) -> dict[str, Request]:
 
 
 def stored_media(kind: Any, **fields: Any) -> dict[str, Request]:
-    """Return requests with media that the provider of each wire stores."""
-    url = "https://generativelanguage.googleapis.com/v1beta/files/"
+    """Return requests with media that the provider of each wire stores; Bedrock reads them from S3."""
+    places = {"gemini": "https://generativelanguage.googleapis.com/v1beta/files/", "bedrock": "s3://bucket/"}
+    in_s3 = {"media_type": "image/png" if kind == "image" else "application/pdf"}
     return {
-        wire: with_user(Media(kind, file_id=url + MARK if wire == "gemini" else MARK, owner=owner, **fields))
+        wire: with_user(
+            Media(
+                kind,
+                file_id=places.get(wire, "") + MARK,
+                owner=owner,
+                **{**fields, **(in_s3 if wire == "bedrock" else {})},
+            )
+        )
         for wire, owner in PROVIDERS.items()
     }

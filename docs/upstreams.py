@@ -13,6 +13,7 @@ TITLES = {
     "openai_chat": "OpenAI Chat",
     "openai_responses": "OpenAI Responses",
     "anthropic": "Anthropic Messages",
+    "bedrock": "Bedrock Converse",
     "gemini": "Gemini generateContent",
     "ollama": "Ollama /api/chat",
 }

@@ -9,7 +9,14 @@ import pytest
 from botocore.eventstream import EventStreamBuffer
 
 from toolwire.ir import EncodeError, ProtocolError, TruncatedStream
-from toolwire.stream.event_stream import EventStreamDecoder, encode_event, encode_exception, encode_message
+from toolwire.stream.event_stream import (
+    EventStreamDecoder,
+    cut_messages,
+    encode_event,
+    encode_exception,
+    encode_message,
+    is_event_stream,
+)
 
 MESSAGES = [
     ({":event-type": "messageStart", ":message-type": "event"}, b'{"role":"assistant"}'),
@@ -161,3 +168,21 @@ def test_events_and_exceptions_have_the_headers_that_botocore_expects():
     assert event == {":event-type": "metadata", ":content-type": "application/json", ":message-type": "event"}
     assert exception == {":exception-type": "x", ":content-type": "application/json", ":message-type": "exception"}
     assert payload == b"{}"
+
+
+def test_an_event_stream_is_recognised_by_the_checksum_of_its_prelude():
+    assert is_event_stream(STREAM) and is_event_stream(STREAM[:12])
+    assert not is_event_stream(STREAM[:11])
+    assert not any(map(is_event_stream, (b"", b"{}", b'data: {"a": 1}\n\n', bytes(12), b"\x01" + STREAM[1:])))
+
+
+def test_complete_messages_are_cut_off_in_any_chunking():
+    ends = [len(b"".join(encode_message(*one) for one in MESSAGES[:count])) for count in range(5)]
+    for size in (1, 3, 50, len(STREAM)):
+        buffer, pieces = bytearray(), []
+        for at in range(0, len(STREAM), size):
+            buffer += STREAM[at : at + size]
+            pieces.append(cut_messages(buffer))
+        assert b"".join(pieces) == STREAM and not buffer
+        lengths = {sum(map(len, pieces[:count])) for count in range(len(pieces) + 1)}
+        assert lengths <= set(ends)

@@ -101,6 +101,13 @@ class EventStreamDecoder:
         return _read_message(data)
 
 
+def is_event_stream(data: bytes) -> bool:
+    """Return whether the data begins with a prelude, whose checksum no other format has."""
+    if len(data) < _PRELUDE.size:
+        return False
+    return crc32(data[: _PRELUDE.size - _CRC_SIZE]) == _PRELUDE.unpack_from(data)[2]
+
+
 def cut_messages(buffer: bytearray) -> bytes:
     """Remove the complete messages from the start of `buffer` and return their bytes, without a look at their content."""
     end = 0
