@@ -83,7 +83,7 @@ async def streamed(client, **fields):
         stream = client.converse_stream(**fields)["stream"]
         try:
             for event in stream:
-                events.append(event)
+                events.append(event)  # noqa: PERF402  # keeps the events before an error
         except EventStreamError as caught:
             error = caught
         stream.close()
