@@ -131,8 +131,7 @@ class ConverseStreamDecoder(BaseStreamDecoder):
             events.append(ResponseStart())
         step(self, event, events)
 
-    def _message_start(self, event: Object, events: list[Event]) -> None:
-        del events
+    def _message_start(self, event: Object, _: list[Event]) -> None:
         self._keep(event, ("role", _PADDING))
 
     def _keep(self, event: Object, known: tuple[str, ...]) -> None:
@@ -149,10 +148,8 @@ class ConverseStreamDecoder(BaseStreamDecoder):
             return
         if kind == "toolUse" and not fields.get("type"):
             self._open_call(index, fields, start, events)
-        elif kind == "text":
-            self._open_block(index, "text", {}, events)
-        elif kind == "reasoningContent":
-            self._open_block(index, "reasoning", {}, events)
+        elif kind in ("text", "reasoningContent"):
+            self._open_block(index, _KINDS[kind][0], {}, events)
         else:
             self._open_block(index, kind if kind in _DELTAS else "", start, events)
 
@@ -194,21 +191,18 @@ class ConverseStreamDecoder(BaseStreamDecoder):
             block = self._blocks.get(index)
             if value is None:
                 continue
-            if step is None:
-                self._collect(block or self._open_block(index, "", {}, events), {kind: value})
+            if step is None and block is not None and block.kind in _KNOWN:
+                self._report_unknown("delta", kind)
                 continue
-            wanted = _KINDS.get(kind, kind)
-            if block is None or (block.kind != wanted and wanted in _SPOKEN):
+            if step is None:
+                (block or self._open_block(index, "", {}, events)).fragments.add({kind: value})
+                continue
+            kinds = _KINDS.get(kind, (kind,))
+            if block is None or block.kind not in kinds:
                 if kind == "toolUse":
-                    raise ProtocolError(f"content block {index} is not open", pointer="/contentBlockIndex", status=502)
-                block = self._open_block(index, wanted, {}, events)
+                    raise ProtocolError(f"no call is open at {index}", pointer="/contentBlockIndex", status=502)
+                block = self._open_block(index, kinds[0], {}, events)
             step(self, block, value, events)
-
-    def _collect(self, block: _StreamedBlock, fields: Object) -> None:
-        if block.kind in ("text", "reasoning", "call"):
-            self._report_unknown("delta", next(iter(fields)))
-        else:
-            block.fragments.add(fields)
 
     def _text(self, block: _StreamedBlock, value: JSON, events: list[Event]) -> None:
         escaped = self._escape(block.key, value) if type(value) is str else b""
@@ -222,8 +216,7 @@ class ConverseStreamDecoder(BaseStreamDecoder):
             if data := read_optional_string(fields, field):
                 block.artefacts.setdefault(kind, []).append(data)
 
-    def _citation(self, block: _StreamedBlock, value: JSON, events: list[Event]) -> None:
-        del events
+    def _citation(self, block: _StreamedBlock, value: JSON, _: list[Event]) -> None:
         block.citations.append(value)
 
     def _tool_use(self, block: _StreamedBlock, value: JSON, events: list[Event]) -> None:
@@ -286,10 +279,8 @@ class ConverseStreamDecoder(BaseStreamDecoder):
     def _close_block(self, block: _StreamedBlock, events: list[Event], *, cut: bool = False) -> None:
         """Emit the end of a block. `cut`: a limit or a filter ended the answer in this call."""
         if half := self._flush_surrogate(block.key):
-            if block.kind in _SPOKEN:
-                events.append(_SPOKEN[block.kind](block.key, half))
-            else:
-                block.pieces.append(half)
+            block.pieces.append(half)  # of a call
+            events += [_SPOKEN[block.kind](block.key, half)] if block.kind in _SPOKEN else []
         if block.kind == "call":
             self._end_call(block, events, cut=cut)
         elif block.kind == "text":
@@ -320,8 +311,7 @@ class ConverseStreamDecoder(BaseStreamDecoder):
         self._keep(event, ("stopReason", _PADDING))
         cut = self._stop is not None and is_cut(self._stop)
         for index in sorted(self._blocks):
-            block = self._blocks.pop(index)
-            self._stop_block(block, events)
+            self._stop_block(self._blocks.pop(index), events)
         self._end_last_call(events, cut=cut)
 
     def _metadata(self, event: Object, events: list[Event]) -> None:
@@ -357,12 +347,8 @@ def _read_message(message: EventMessage) -> tuple[bytes, bytes]:
 
 
 def _artefacts(block: _StreamedBlock) -> tuple[Artefact, ...]:
-    return tuple(
-        [
-            Artefact(PROVIDER, kind, "".join(pieces) if kind == "signature" else _join_base64(pieces))
-            for kind, pieces in block.artefacts.items()
-        ]
-    )
+    joins = {"signature": "".join, "redacted": _join_base64}
+    return tuple([Artefact(PROVIDER, kind, joins[kind](pieces)) for kind, pieces in block.artefacts.items()])
 
 
 def _join_base64(pieces: list[str]) -> str:
@@ -392,7 +378,9 @@ def _whole_block(block: _StreamedBlock) -> Object:
 
 
 _DeltaStep = Callable[[ConverseStreamDecoder, _StreamedBlock, JSON, list[Event]], None]
-_KINDS = {"text": "text", "citation": "text", "reasoningContent": "reasoning", "toolUse": "call"}
+# the kinds of blocks that a delta belongs to; the first one is opened
+_KINDS = {"text": ("text",), "citation": ("text",), "reasoningContent": ("reasoning",), "toolUse": ("call", "toolUse")}
+_KNOWN = frozenset({"text", "reasoning", "call", "toolUse", "toolResult", "image"})
 _DELTAS: dict[str, _DeltaStep] = {
     "text": ConverseStreamDecoder._text,
     "reasoningContent": ConverseStreamDecoder._reasoning,

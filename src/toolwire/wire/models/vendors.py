@@ -42,7 +42,7 @@ class Surface(Value, frozen=True):
     omitted_fields: tuple[str, ...] = ()  # fields of a body that are in the path instead
     marks_body: bool = True  # supports Anthropic's prompt-cache mark of the whole body
     version_field: str | None = None  # the field of a body for the version of the wire, sent instead of its headers
-    in_chunks: bool = False  # streams and errors are in Bedrock's envelope (`wire.streaming.chunks`)
+    in_chunks: bool = False  # streams and errors have Bedrock's envelope
     wire_versions: dict[str, str] = {}  # the values of `version_field` for versions of the wire, if they differ
 
 
@@ -226,8 +226,7 @@ _VERTEX = Vendor(
 )
 
 
-# Amazon Bedrock's runtime: botocore 1.44.5, bedrock-runtime/2023-09-30 and utils.py (the variable of the bearer token);
-# anthropic 2.9.0, lib/bedrock/_client.py (InvokeModel).
+# Amazon Bedrock's runtime: botocore 1.44.5 (service description, utils.py); anthropic 2.9.0, lib/bedrock (InvokeModel).
 _BEDROCK = Vendor(
     "bedrock",
     "https://bedrock-runtime.{location}.amazonaws.com",
