@@ -32,8 +32,8 @@ from ..ir.value import Value
 from ..stream.strict import parse_object
 from ..wire import get, names
 from ..wire.models import vendors
+from ..wire.models.chunks import ChunkFrames
 from ..wire.protocol import Wire
-from ..wire.streaming.chunks import ChunkFrames
 from ..wire.streaming.encoder import framing_of
 
 _log = logging.getLogger("toolwire.testing")

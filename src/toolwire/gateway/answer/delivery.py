@@ -31,7 +31,7 @@ from ...asgi.http_exchange import HeaderPairs, HttpExchange
 from ...asgi.offload import ClientOffload
 from ...net.deadlines import Deadlines
 from ...stream.framing import SSEDecoder
-from ...wire.streaming.chunks import ChunkFrames
+from ...wire.models.chunks import ChunkFrames
 from ..memory import MemoryReservation
 from ..observe.request_log import RequestLogWriter
 from ..request.client_request import ClientRequest

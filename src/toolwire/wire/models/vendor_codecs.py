@@ -16,7 +16,7 @@ from .. import get
 from ..codec import WireCodec
 from ..faults import Signature, add_breach
 from ..protocol import Wire, forced_by_schema
-from ..streaming.chunks import ChunkStreamDecoder
+from .chunks import ChunkStreamDecoder
 from .vendors import ALL_HOSTED, Surface, Vendor
 
 

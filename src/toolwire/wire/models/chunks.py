@@ -46,6 +46,17 @@ class ChunkFrames:
         return encode_event("chunk", b'{"bytes":"%b"}' % b64encode(document))
 
 
+def as_server_sent_events(data: bytes) -> bytes:
+    """Return the events of a stream of chunks as server-sent events; what is damaged is left out."""
+    messages = EventStreamDecoder()
+    try:
+        events = [parse_object(message.payload) for message in messages.feed(data)]
+        documents = [b64decode(event["bytes"]) for event in events if type(event.get("bytes")) is str]
+    except (ProtocolError, binascii.Error, ValueError):
+        return b""
+    return b"".join([b"data: %b\n\n" % document for document in documents])
+
+
 def write_exception(fault: Fault) -> bytes:
     """Return the exception of a stream for a fault; its type begins with a small letter there."""
     _, body, headers = get(_ENVELOPE).encode_error(fault)
