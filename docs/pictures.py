@@ -1,4 +1,4 @@
-"""Draw the pictures of the docs into docs/pictures: real commands, one call in five formats, and diagrams of flows.
+"""Draw the pictures of the docs into docs/pictures: real commands, one call in six formats, and diagrams of flows.
 
 The commands run in this process, on a terminal of 80 columns, with their inputs from this file: nothing depends on the machine, the time or the
 version. `make docs` writes the files, and a test draws them again and compares.

@@ -126,6 +126,8 @@ def _width() -> int:
 
 _LABEL = 18  # columns; the longest name of a wire, openai_responses, and two spaces
 _SOURCE = "anthropic"
+# as many as have room on the screen; `--all` has every wire
+_FORMATS = frozenset({"anthropic", "gemini", "ollama", "openai_chat", "openai_responses"})
 _PARTS = [
     {"type": "thinking", "thinking": "I look.", "signature": "c2ln"},
     {"type": "tool_use", "id": "call_1", "name": "get_weather", "input": {"city": "Paris"}},
@@ -163,7 +165,7 @@ def _call_screen() -> tuple[list[str], bool]:
     formats: dict[str, list[str]] = {}
     explained: set[str] = set()
     comparison = compare(dumps(_QUESTION), source=_SOURCE, kind="request", model="m")
-    for document in (comparison.source, *comparison.outputs):
+    for document in (comparison.source, *(output for output in comparison.outputs if output.name in _FORMATS)):
         request = parse(document.text or "")
         losses = [placed.loss for placed in document.losses]
         thought, call = [_losses_at(losses, f"{_TURN}{number}", explained) for number in range(2)]

@@ -178,9 +178,18 @@ def _describe_body(path: str, action: RouteAction, ingress: Ingress, fields: tup
             conversation = ingress.codec.conversation
             properties[conversation] = {"type": ["array", "string"] if conversation == "input" else "array"}
             required.append(conversation)
-            content["example"] = ingress.codec.encode_request(_REQUEST)[0]
+            content["example"] = _example_request(ingress)
     content["schema"] = {"type": "object", "properties": properties, "required": required}
     return {"required": bool(required), "content": {"application/json": content}}
+
+
+def _example_request(ingress: Ingress) -> Object:
+    """Return a request; InvokeModel has its version in the body, and the model in the path."""
+    body = ingress.codec.encode_request(_REQUEST)[0]
+    if not ingress.is_invoke:
+        return body
+    fields = {name: value for name, value in body.items() if name != "model"}
+    return {"anthropic_version": "bedrock-2023-05-31", **fields}
 
 
 def _answer_content(path: str, action: RouteAction, ingress: Ingress) -> Iterator[tuple[str, JSON]]:

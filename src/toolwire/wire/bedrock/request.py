@@ -277,7 +277,7 @@ def _write_message(message: Message, losses: Losses, path: str) -> Object:
     return write_extra(out, message.extra, NAME)
 
 
-# Claude under its own name, or behind an inference profile, whose ARN hides the model.
+# Claude under its own name, or an inference profile, whose ARN does not name the model.
 _TAKES_CLAUDE_FIELDS = re.compile(r"claude|:application-inference-profile/", re.IGNORECASE).search
 
 

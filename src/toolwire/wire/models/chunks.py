@@ -47,7 +47,7 @@ class ChunkFrames:
 
 
 def as_server_sent_events(data: bytes) -> bytes:
-    """Return the events of a stream of chunks as server-sent events; what is damaged is left out."""
+    """Return the events of a stream of chunks as server-sent events, or nothing for a damaged stream."""
     messages = EventStreamDecoder()
     try:
         events = [parse_object(message.payload) for message in messages.feed(data)]

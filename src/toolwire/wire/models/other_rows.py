@@ -298,7 +298,7 @@ COMMAND = (
     ),
 )
 
-# Converse has one form for all models, so these rows come after all others: what only some of them accept.
+# Converse has one form for all models; these rows name the features of some of them, and come after all other rows.
 _CONVERSE_DOCS = "https://docs.aws.amazon.com/bedrock/latest/userguide/"
 BEDROCK = (
     model_row(
