@@ -126,8 +126,7 @@ def _width() -> int:
 
 _LABEL = 18  # columns; the longest name of a wire, openai_responses, and two spaces
 _SOURCE = "anthropic"
-# as many as have room on the screen; `--all` has every wire
-_FORMATS = frozenset({"anthropic", "gemini", "ollama", "openai_chat", "openai_responses"})
+_FORMATS = frozenset({"anthropic", "gemini", "ollama", "openai_chat", "openai_responses"})  # that have room
 _PARTS = [
     {"type": "thinking", "thinking": "I look.", "signature": "c2ln"},
     {"type": "tool_use", "id": "call_1", "name": "get_weather", "input": {"city": "Paris"}},

@@ -34,8 +34,6 @@ from ...net.trace.file import TraceRetention, trace_folder
 from ...run.traces.format import AnswerHead, ExchangeEnded, ExchangeStarted
 from ...run.traces.recordings import ExchangeTrace, RecordedAnswer, RecordedExchange, record_pieces
 from ...run.traces.sanitise import Sanitiser
-from ...wire.models.chunks import as_server_sent_events
-from ...wire.streaming.encoder import framing_of
 from ..keys import keys_in_request
 from ..request.routes import WRAPPER, guess_ingress
 from .request_log import RequestLog
@@ -44,9 +42,7 @@ _log = getLogger("toolwire.gateway")
 _MAX_RECORDED_BYTES = 16 * 1024 * 1024  # bytes of the bodies of one side that are kept
 # Recordings that wait for the thread, each counted as 32 kB at least: 2,000 short exchanges, or two of the largest.
 _MAX_WAITING_BYTES = 64 * 1024 * 1024  # 1/16 of the default of `limits.memory`, in which they are not
-_BINARY_WIRE = "bedrock"
-_BINARY = framing_of(_BINARY_WIRE).media_type
-_STREAM_TYPES = ("text/event-stream", "application/x-ndjson", _BINARY)
+_STREAM_TYPES = ("text/event-stream", "application/x-ndjson", "application/vnd.amazon.eventstream")
 
 
 class _SideRecording:
@@ -125,13 +121,9 @@ class _SideRecording:
             body=None if streamed else _sanitise_body(b"".join(data for _, data in self.answer_chunks), sanitiser),
             error=None if self.error is None else sanitiser.sanitise_text(self.error),
         )
-        chunks = self.answer_chunks
-        if not streamed or not chunks:
+        if not streamed or not self.answer_chunks:
             return RecordedAnswer(head)
-        if kind == _BINARY and self.wire != _BINARY_WIRE:  # secrets cannot be found in base64
-            data = as_server_sent_events(b"".join(data for _, data in chunks))
-            chunks = [(chunks[-1][0], data)]
-        return RecordedAnswer(head, record_pieces(span, sanitiser.sanitise_pieces(chunks, self.wire)))
+        return RecordedAnswer(head, record_pieces(span, sanitiser.sanitise_pieces(self.answer_chunks, self.wire)))
 
 
 class _Recording:

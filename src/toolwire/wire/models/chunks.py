@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import binascii
 from base64 import b64decode, b64encode
+from collections.abc import Sequence
 
 from ...ir.errors import ProtocolError, TruncatedStream
 from ...ir.events import Event, StreamFault
@@ -17,7 +18,7 @@ from ...ir.losses import Losses
 from ...ir.pointer import Object
 from ...ir.response import Fault
 from ...ir.text import to_line
-from ...stream.event_stream import EventMessage, EventStreamDecoder, encode_event, encode_exception
+from ...stream.event_stream import EventMessage, EventStreamDecoder, encode_event, encode_exception, is_event_stream
 from ...stream.framing import SSEDecoder
 from ...stream.strict import parse_object
 from .. import get
@@ -55,6 +56,14 @@ def as_server_sent_events(data: bytes) -> bytes:
     except (ProtocolError, binascii.Error, ValueError):
         return b""
     return b"".join([b"data: %b\n\n" % document for document in documents])
+
+
+def readable_pieces(pieces: Sequence[tuple[float, bytes]], wire: str) -> Sequence[tuple[float, bytes]]:
+    """Return the timed pieces of a stream on `wire`; chunks as server-sent events, because base64 hides secrets."""
+    data = b"".join([piece for _, piece in pieces])
+    if wire == _ENVELOPE or not is_event_stream(data):
+        return pieces
+    return [(pieces[-1][0], as_server_sent_events(data))]
 
 
 def write_exception(fault: Fault) -> bytes:

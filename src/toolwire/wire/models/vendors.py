@@ -3,8 +3,7 @@
     find("groq").base_url            # 'https://api.groq.com/openai/v1'
     find("azure").surfaces           # the paths of Azure OpenAI, by wire
 
-Code for the deviations of vendors is in `vendor_codecs`. Base URLs end where the path of the wire begins. A vendor with paths of
-its own has a Surface for each.
+Deviations in code are in `vendor_codecs`. Base URLs end where the wire's path begins; paths of a vendor are Surfaces.
 """
 
 from __future__ import annotations
