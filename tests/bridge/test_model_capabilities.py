@@ -108,6 +108,9 @@ def check_forced_when_thinking(wire, known):
 
 
 def check_parallel(wire, known):
+    if wire == "bedrock":  # no field at all
+        assert "parallel" not in str(fitted(wire, Request("m", (USER,), (TOOL,), parallel=True), known)[0])
+        return
     if wire in ("anthropic", "ollama"):  # no field of its own
         assert known.parallel_calls
         return

@@ -105,12 +105,14 @@ def read_elements(document: JSON, wire: str, kind: str) -> Reading:
     return Reading(list(_read_error(document, wire)), None)
 
 
-# The wires' error objects. Gemini has its type in `status` and the status in `code`; Ollama has a text only.
+# The wires' error objects. Gemini has its type in `status` and the status in `code`; Ollama has a text only,
+# and Bedrock a message.
 _ERROR_FIELDS: tuple[tuple[ElementKind, str], ...] = (
     ("type", "/error/type"),
     ("type", "/error/status"),
     ("message", "/error/message"),
     ("message", "/error"),
+    ("message", "/message"),
     ("status", "/error/code"),
 )
 
