@@ -11,7 +11,7 @@ import re
 from typing import Any, Literal
 
 from ...ir.errors import ProtocolError
-from ...ir.losses import Losses
+from ...ir.losses import Losses, Severity
 from ...ir.parts import Extra
 from ...ir.pointer import JSON, Object, join
 from ...ir.request import Message, OutputFormat, Params, ReasoningConfig, Request
@@ -297,9 +297,11 @@ def _write_model_fields(request: Request, losses: Losses) -> Object:
         out["thinking"] = {"type": _TYPES[reasoning.mode]}
         if reasoning.mode == "budget" and reasoning.budget is not None:
             out["thinking"]["budget_tokens"] = reasoning.budget
+        out["thinking"] = write_extra(out["thinking"], reasoning.extra, NAME)
     elif reasoning.mode is not None:
-        for name in ("mode", "budget"):
-            losses.add(join("reasoning", name), f"reasoning {name}", "dropped", detail)
+        severity: Severity = "info" if reasoning.mode == "auto" else "warning"  # the model's default
+        for name in ("mode", "budget") if reasoning.mode == "budget" else ("mode",):
+            losses.add(join("reasoning", name), f"reasoning {name}", "dropped", detail, severity)
     if reasoning.visible is not None:
         losses.add(join("reasoning", "visible"), "visible reasoning", "dropped", "Converse has no such switch", "info")
     return out
