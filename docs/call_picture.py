@@ -22,6 +22,7 @@ _TITLES = {
     "openai_chat": "OpenAI Chat Completions",
     "openai_responses": "OpenAI Responses",
     "anthropic": "Anthropic Messages",
+    "bedrock": "Amazon Bedrock Converse",
     "gemini": "Gemini generateContent",
     "gemini_interactions": "Gemini Interactions",
     "cohere": "Cohere chat",

@@ -67,7 +67,7 @@ SETTINGS = [
         replace(NO_TOOLS, stream=True),
         replace(with_params(include_usage=True), stream=True),
         lambda r: r.params.include_usage,
-        ("anthropic", "cohere", "gemini", "gemini_interactions", "ollama", "openai_responses"),
+        ("anthropic", "bedrock", "cohere", "gemini", "gemini_interactions", "ollama", "openai_responses"),
     ),
     Statement(
         "reasoning.effort",

@@ -220,6 +220,7 @@ def read_signatures(request: Request) -> list[str]:
 
 PROVIDERS = {
     "anthropic": "anthropic",
+    "bedrock": "bedrock",
     "gemini": "google",
     "gemini_interactions": "google",
     "openai_chat": "openai",
@@ -227,11 +228,11 @@ PROVIDERS = {
 }
 SIGNATURES = {
     "anthropic": "signature",
+    "bedrock": "signature",
     "gemini": "thought_signature",
     "gemini_interactions": "thought_signature",
     "openai_responses": "encrypted",
 }
-_GOOGLE = ("gemini", "gemini_interactions")
 
 
 def sign(part: Any, wire: str) -> Any:
@@ -242,7 +243,7 @@ def reasoning(wire: str) -> Reasoning:
     """Return reasoning in a form that the decoder of a wire makes, which shows that it is the wire's own."""
     form = {":field": "reasoning_content"} if wire == "openai_chat" else {}
     part = Reasoning(MARK, extra={f"{wire}~": form})
-    return sign(part, wire) if wire == "anthropic" else part
+    return sign(part, wire) if wire in ("anthropic", "bedrock") else part
 
 
 def linked_media(kind: Any, media_type: str, url: str) -> dict[str, Request]:
@@ -251,9 +252,18 @@ def linked_media(kind: Any, media_type: str, url: str) -> dict[str, Request]:
 
 
 def stored_media(kind: Any, **fields: Any) -> dict[str, Request]:
-    """Return requests with media that the provider of each wire stores."""
-    url = "https://generativelanguage.googleapis.com/v1beta/files/"
+    """Return requests with media that the provider of each wire stores; Bedrock reads them from S3."""
+    google = "https://generativelanguage.googleapis.com/v1beta/files/"
+    places = {"gemini": google, "gemini_interactions": google, "bedrock": "s3://bucket/"}
+    in_s3 = {"media_type": "image/png" if kind == "image" else "application/pdf"}
     return {
-        wire: with_user(Media(kind, file_id=url + MARK if wire in _GOOGLE else MARK, owner=owner, **fields))
+        wire: with_user(
+            Media(
+                kind,
+                file_id=places.get(wire, "") + MARK,
+                owner=owner,
+                **{**fields, **(in_s3 if wire == "bedrock" else {})},
+            )
+        )
         for wire, owner in PROVIDERS.items()
     }

@@ -26,6 +26,7 @@ __all__ = ["MODELS", "TRANSLATION_PAGE", "Outcome", "outcomes", "translation_pag
 TRANSLATION_PAGE = Path(__file__).with_name("translation.md")
 MODELS = {
     "anthropic": "claude-opus-5",
+    "bedrock": "us.anthropic.claude-opus-5-v1:0",
     "gemini": "gemini-3.5-flash",
     "gemini_interactions": "gemini-3.5-flash",
     "cohere": "command-a-vision-07-2025",

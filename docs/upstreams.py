@@ -13,6 +13,7 @@ TITLES = {
     "openai_chat": "OpenAI Chat",
     "openai_responses": "OpenAI Responses",
     "anthropic": "Anthropic Messages",
+    "bedrock": "Bedrock Converse",
     "gemini": "Gemini generateContent",
     "gemini_interactions": "Gemini Interactions",
     "cohere": "Cohere /v2/chat",

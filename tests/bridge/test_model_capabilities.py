@@ -45,14 +45,30 @@ MODELS = sorted(set(cases()))
 
 def fitted(wire, request, capabilities):
     """The body that is sent, and the losses."""
+    if wire == "bedrock" and (capabilities.adaptive is not False or capabilities.budgets is not False):
+        request = replace(request, model="claude")  # whose own fields are sent to no other model
     prepared = prepare(request, wire, capabilities=capabilities)
     _, (body, losses) = encode_best_version(prepared.request, get(wire))
-    return body, [*prepared.losses, *losses]
+    return (in_anthropic_terms(body) if wire == "bedrock" else body), [*prepared.losses, *losses]
+
+
+def in_anthropic_terms(body):
+    """The fields of a Converse body under the names that Anthropic has for them."""
+    inference, config = body.get("inferenceConfig", {}), body.get("toolConfig", {})
+    names = {"maxTokens": "max_tokens", "topP": "top_p", "stopSequences": "stop_sequences"}
+    fields = {names.get(name, name): value for name, value in inference.items()}
+    fields |= body.get("additionalModelRequestFields", {})
+    if "tools" in config:
+        fields["tools"] = config["tools"]
+        fields["tool_choice"] = {"type": next(iter(config.get("toolChoice", {"auto": {}})))}
+    output = body.get("outputConfig", {})
+    fields["output_config"] = {"effort": output.get("effort"), "format": output.get("textFormat")}
+    return {**body, **fields}
 
 
 def thinking_of(wire, body):
     """(kind, effort, budget) of an encoded request; kind is None, "off", or the wire's name for it."""
-    if wire == "anthropic":
+    if wire in ("anthropic", "bedrock"):
         thinking, effort = body.get("thinking", {}), body.get("output_config", {}).get("effort")
         kind = "off" if thinking.get("type") == "disabled" else thinking.get("type")
         return kind, effort, thinking.get("budget_tokens")
@@ -108,6 +124,9 @@ def check_forced_when_thinking(wire, known):
 
 
 def check_parallel(wire, known):
+    if wire == "bedrock":  # no field at all
+        assert "parallel" not in str(fitted(wire, Request("m", (USER,), (TOOL,), parallel=True), known)[0])
+        return
     if wire in ("anthropic", "ollama"):  # no field of its own
         assert known.parallel_calls
         return

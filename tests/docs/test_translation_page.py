@@ -14,7 +14,7 @@ from toolwire.ir.tools import ChoiceMode
 from toolwire.wire import get
 
 DOCS = ROOT / "docs"
-WIRES = ("anthropic", "gemini", "gemini_interactions", "ollama", "openai_chat", "openai_responses")
+WIRES = ("anthropic", "bedrock", "gemini", "gemini_interactions", "ollama", "openai_chat", "openai_responses")
 PAIRS = [pytest.param(*pair, id="-".join(pair)) for pair in permutations(WIRES, 2)]
 
 
@@ -109,9 +109,9 @@ def test_page_shows_every_outcome(table, outcomes):
     for section in (DOCS / "translation.md").read_text(encoding="utf-8").split("\n## To ")[1:]:
         target, _, text = section.partition("\n")
         rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:1] == "|"]
-        sources = rows[0][1:-1]
+        sources = rows[0][1 : len(WIRES)]
         for row in rows[2:]:
-            for source, symbol in zip(sources, row[1:-1], strict=True):
+            for source, symbol in zip(sources, row[1 : len(WIRES)], strict=True):
                 if symbol in table.SYMBOLS.values():
                     shown[row[0], source, target] = symbol
     assert shown == {(o.statement.name, o.source, o.target): table.SYMBOLS[o.kind] for o in outcomes}

@@ -40,7 +40,7 @@ def test_page_names_the_wires_that_carry_a_deferred_tool(row, others):
     for name in names():
         prepared = prepare(replace(REQUEST, tools=(*others, LOOKUP)), get(name))
         body, losses = get(name).encode_request(prepared.request)
-        is_carried = any(tool.get("defer_loading") for tool in body["tools"])
+        is_carried = any(tool.get("defer_loading") for tool in body.get("tools") or body["toolConfig"]["tools"])
         assert is_carried != any(loss.concept == "deferred loading" for loss in (*prepared.losses, *losses))
         carried |= {name} if is_carried else set()
     assert carried == ({"anthropic", "openai_responses"} if others else set())

@@ -85,6 +85,7 @@ _ENDS = {
     "gemini": rb'"(?:finishReason|blockReason)": ?"|"error": ?\{',
     "gemini_interactions": rb'"event_type": ?"(?:interaction\.completed|error)"',
     "ollama": rb'"done": ?true|"error"',
+    "bedrock": rb'"stopReason": ?"',
 }
 
 

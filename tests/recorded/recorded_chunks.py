@@ -7,11 +7,12 @@ that no fixture is left out unnoticed.
 import json
 import re
 
+from toolwire.stream.event_stream import encode_event
+
 FIXTURES = 215
 """Number of published fixtures. Lists are checked for stale entries only where all of them are present."""
 
 SKIPPED_FIXTURES = {
-    r"^amazon-bedrock/": "the Bedrock wire is planned, not implemented",
     r"^(?:cartesia|deepgram|elevenlabs|fal|gladia|revai)/|[-/]transcription[-./]|/speech/": "speech services",
     r"^voyage/|-embedding\.|/embedding/|/reranking/": "embeddings and reranking",
     r"/(?:image|video)/": "image and video endpoints",
@@ -89,6 +90,10 @@ def _wire_of_document(document):
             return "cohere"
         case {"event_type": str()} | {"object": "interaction"}:
             return "gemini_interactions"
+        case {"output": {"message": dict()}} | {"messageStart": dict()} | {"contentBlockStart": dict()}:
+            return "bedrock"
+        case {"contentBlockDelta": dict()}:
+            return "bedrock"
     return None
 
 
@@ -103,6 +108,9 @@ def is_known(fixture):
 def streams_of(fixture):
     """The bytes of each answer in a fixture of chunks."""
     wire = wire_of(fixture)
+    if wire == "bedrock":  # each chunk is the payload of an event under its type
+        events = [json.loads(chunk) for chunk in fixture.chunks]
+        return [b"".join(encode_event(kind, json.dumps(event[kind]).encode()) for event in events for kind in event)]
     answers, frames = [], []
     for chunk in fixture.chunks:
         parsed = _parsed(chunk) or {}

@@ -5,7 +5,7 @@
     refusals()         the exchanges that a provider refused, also on endpoints without a wire
     fixtures()         recorded answers without their requests
 
-An exchange without a wire is skipped for a reason in SKIPPED_PROVIDERS or SKIPPED_PATHS. A path that matches neither a wire
+An exchange without a wire is skipped for a reason in SKIPPED_PATHS. A path that matches neither a wire
 nor a skip rule raises, so that no row is left out unnoticed.
 
 The data is not part of the repository. Where it is absent, the lists are empty and `require_recordings` skips the test, or
@@ -37,14 +37,14 @@ WIRE_PATHS = (
     (r"/interactions", "gemini_interactions"),
     (r"/api/chat", "ollama"),
     (r"/v2/chat", "cohere"),
+    (r"/model/[^/]+/converse(?:-stream)?", "bedrock"),
+    (r"/model/[^/]+/invoke(?:-with-response-stream)?", "anthropic"),
 )
 """(pattern for the end of a path without its query, wire)"""
 
-SKIPPED_PROVIDERS = {
-    "bedrock": "the Bedrock wire is planned, not implemented",
-}
 SKIPPED_PATHS = {
     r"/v2/embed|/v1/tokenize": "Cohere's other endpoints: embeddings, tokens",
+    r"/model/[^/]+/count-tokens": "token counting: no answer of a model",
     r"/v1/messages/(?:count_tokens|batches(?:/.*)?)": "token counting and batches: no answer of a model",
     r"/models/[^/]+:(?:countTokens|computeTokens)": "token counting: no answer of a model",
     r"/responses/(?:input_tokens|compact|resp_[^/]+(?:/[^/]+)?)": "token counting, compaction and stored answers",
@@ -58,7 +58,13 @@ SKIPPED_PATHS = {
 }
 """Pattern for the end of a path: reason."""
 
-PROVIDER_WIRES = {"anthropic": "anthropic", "cohere": "cohere", "gemini": "gemini", "vertex": "gemini"}
+PROVIDER_WIRES = {
+    "anthropic": "anthropic",
+    "bedrock": "bedrock",
+    "cohere": "cohere",
+    "gemini": "gemini",
+    "vertex": "gemini",
+}
 """The wire whose error format a provider uses on all its endpoints, where that is not OpenAI's."""
 
 
@@ -94,8 +100,8 @@ class Exchange:
 
     @property
     def model_in_path(self):
-        """The model that a Google path names, or None."""
-        found = re.search(r"/models/([^/:]+):", self.path)
+        """The model that a path of Google or Bedrock names, or None."""
+        found = re.search(r"/models/([^/:]+):", self.path) or re.search(r"/model/([^/]+)/", self.path)
         return found and found[1]
 
     @property
@@ -136,10 +142,8 @@ def wire_of(path):
     return next((wire for pattern, wire in WIRE_PATHS if re.search(pattern + r"\Z", bare)), None)
 
 
-def skip_reason_of(provider, path):
+def skip_reason_of(path):
     """Why an exchange is not run, or None. Raise UnknownPath for a path that is neither a wire nor skipped."""
-    if provider in SKIPPED_PROVIDERS:
-        return SKIPPED_PROVIDERS[provider]
     if wire_of(path) is not None:
         return None
     rule = skip_rule_of(path)
@@ -157,7 +161,7 @@ def skip_rule_of(path):
 def read_exchange(row):
     """An exchange from one line of a recording."""
     provider, path = row["provider"], row["path"]
-    reason = skip_reason_of(provider, path)
+    reason = skip_reason_of(path)
     if "response_base64" in row:
         stream = base64.b64decode(row["response_base64"])
     else:
@@ -199,7 +203,7 @@ def wire_exchanges():
 
 def refusals():
     """Refused exchanges. An endpoint without a wire uses the error format of its provider, so it counts too."""
-    return [one for one in exchanges() if not one.accepted and one.provider not in SKIPPED_PROVIDERS]
+    return [one for one in exchanges() if not one.accepted]
 
 
 @cache

@@ -84,6 +84,7 @@ UNACCUMULATED = {
 COUNTS = {
     "anthropic": (214, 11, 0),
     "azure": (3, 0, 0),
+    "bedrock": (10, 3, 3),
     "cerebras": (8, 0, 0),
     "cohere": (12, 0, 0),
     "deepseek": (9, 4, 3),
@@ -95,6 +96,7 @@ COUNTS = {
     "openai": (315, 57, 19),
     "openrouter": (35, 9, 1),
     "vercel/alibaba": (2, 0, 0),
+    "vercel/amazon-bedrock": (6, 8, 0),
     "vercel/anthropic": (22, 27, 0),
     "vercel/azure": (7, 5, 4),
     "vercel/cohere": (5, 3, 0),

@@ -26,6 +26,7 @@ NOT_ABOUT_THE_BODY = {
     r"test_tool_regular_error": "the model does not exist",
     r"test_tool_use_failed_error": "the model's own call did not match its tools, or was missing",
     r"test_openrouter_errors_raised": "rate limit",
+    r"test_anthropic_bedrock_count_tokens": "the body is inside of a request to count its tokens",
     r"test_multimodal_tool_return_matrix\[(?:direct|tool_return_content)-url-image-google_vertex\]": (
         "the address of the image may not be fetched (robots.txt)"
     ),

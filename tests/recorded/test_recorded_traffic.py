@@ -11,7 +11,7 @@ from collections import Counter
 import pytest
 import recorded_traffic
 from recorded_shapes import changed, sites, variations
-from recorded_traffic import SKIPPED_PATHS, SKIPPED_PROVIDERS, exchanges, wire_exchanges
+from recorded_traffic import SKIPPED_PATHS, exchanges, wire_exchanges
 
 import toolwire
 from recordings import WIRES
@@ -40,6 +40,7 @@ PUBLISHED_REQUESTS = {
     "openrouter": 44,
     "deepseek": 13,
     "cohere": 12,
+    "bedrock": 13,
     "cerebras": 8,
     "huggingface": 8,
     "azure": 3,
@@ -121,7 +122,7 @@ def test_missing_recordings_fail_where_ci_is_set(monkeypatch, tmp_path):
 
 def test_unknown_paths_are_not_skipped():
     with pytest.raises(recorded_traffic.UnknownPath, match="/v1/brand_new"):
-        recorded_traffic.skip_reason_of("openai", "/v1/brand_new")
+        recorded_traffic.skip_reason_of("/v1/brand_new")
     assert recorded_traffic.wire_of("/openai/deployments/gpt-4o/chat/completions?api-version=1") == "openai_chat"
     vertex = "/v1/projects/p/locations/l/publishers/anthropic/models/claude-opus-4@20250514:streamRawPredict"
     assert recorded_traffic.wire_of(vertex) == "anthropic"
@@ -133,9 +134,8 @@ def test_every_skip_rule_is_needed_and_none_hides_a_wire():
     assert all(one.skip_reason for one in skipped)
     assert not [one.path for one in wire_exchanges() if recorded_traffic.skip_rule_of(one.path)]
     if COMPLETE:
-        used = {recorded_traffic.skip_rule_of(one.path) for one in skipped if one.provider not in SKIPPED_PROVIDERS}
+        used = {recorded_traffic.skip_rule_of(one.path) for one in skipped}
         assert used == set(SKIPPED_PATHS)
-        assert {one.provider for one in skipped} >= set(SKIPPED_PROVIDERS)
 
 
 @pytest.mark.one_in(7)

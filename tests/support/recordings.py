@@ -6,13 +6,14 @@ from pathlib import Path
 from places import TESTS
 
 CLIENTS = TESTS / "fixtures" / "clients"
-WIRES = ("anthropic", "gemini", "ollama", "openai_chat", "openai_responses")
+WIRES = ("anthropic", "bedrock", "gemini", "ollama", "openai_chat", "openai_responses")
 _WIRE_OF_PATH = {
     "/chat/completions": "openai_chat",
     "/responses": "openai_responses",
     "/messages": "anthropic",
     "enerateContent": "gemini",
     "/api/chat": "ollama",
+    "/converse": "bedrock",
 }
 
 

@@ -16,6 +16,7 @@ from toolwire.wire import get, names
 def test_built_in_wires_are_listed():
     assert toolwire.wire.names() == [
         "anthropic",
+        "bedrock",
         "cohere",
         "gemini",
         "gemini_interactions",

@@ -563,7 +563,7 @@ class Gateway:
         log_writer.fail(fault.kind, fault.code)
         if http_exchange.started or http_exchange.disconnected:
             return  # the connection is closed, so the client sees that the answer is incomplete
-        status, body, headers = ingress.codec.encode_error(replace(fault, request_id=log_writer.log.id))
+        status, body, headers = ingress.encode_error(replace(fault, request_id=log_writer.log.id))
         status = status if 400 <= status < 600 else 502  # a transport in this process may return any status
         # The headers of a protocol come last: some set their own request id.
         pairs = [*_JSON, *header_pairs({"x-request-id": log_writer.log.id, **headers})]

@@ -12,7 +12,9 @@ from ..ir.events import CallDelta, Event, Ping, ReasoningDelta, StreamFault, Tex
 from ..ir.folding import Folder, fold, unfold
 from ..ir.pointer import JSON
 from ..ir.response import Response
+from ..stream.event_stream import EventStreamDecoder
 from ..wire.protocol import Wire
+from ..wire.streaming.encoder import framing_of
 from .assertions import differences, plain, same, strip_extra
 from .vectors import Vector
 
@@ -84,6 +86,8 @@ def _check_chunks(wire: Wire, vector: Vector) -> None:
 
 def _check_line_ends(wire: Wire, vector: Vector) -> None:
     """Check that CRLF, CR and a byte order mark change nothing; server-sent events allow them."""
+    if not framing_of(wire.name).terminators:
+        return  # a binary stream has no lines
     expected = decode_stream(wire, [vector.data])
     for mark in (b"\r\n", b"\r"):
         assert decode_stream(wire, [vector.data.replace(b"\n", mark)]) == expected, (
@@ -148,8 +152,17 @@ def _end_of_answer(wire: Wire, data: bytes) -> int:
             "no terminal mark in the stream"
         )
         return len(data)
+    if not framing_of(wire.name).terminators:
+        return _end_of_message(data, marks[-1].end())
     frame_end = data.find(b"\n\n", marks[-1].end())
     return len(data) if frame_end < 0 else frame_end + 2
+
+
+def _end_of_message(data: bytes, position: int) -> int:
+    """Return the end of the message of a binary event stream that contains `position`."""
+    decoder = EventStreamDecoder()
+    decoder.feed(data[:position])
+    return next(end for end in range(position + 1, len(data) + 1) if decoder.feed(data[end - 1 : end]))
 
 
 def _drop_usage(response: Response) -> JSON:

@@ -32,12 +32,17 @@ from ..ir.value import Value
 from ..stream.strict import parse_object
 from ..wire import get, names
 from ..wire.models import vendors
+from ..wire.models.chunks import ChunkFrames
 from ..wire.protocol import Wire
+from ..wire.streaming.encoder import framing_of
 
 _log = logging.getLogger("toolwire.testing")
 _HEAD_END = b"\r\n\r\n"
 _MODEL = "any-model"
 _STREAM = {"content-type": "text/event-stream"}
+_INVOKE = re.compile(
+    r"/invoke(?:-with-response-stream)?\Z"
+).search  # paths of Anthropic's documents in Bedrock's envelope
 _JSON = {"content-type": "application/json"}
 _REPORTS = frozenset({"/api/show", "/api/ps"})  # of an Ollama server about its models; they are not part of a script
 _MODEL_LISTS = ("/models", "/api/tags")
@@ -282,16 +287,20 @@ class Upstream:
             return _HttpReply(line.status, headers, line.body, line.streamed)
         wire = get(received.wire or "openai_chat")
         if isinstance(line, Fault):
-            status, body, headers = wire.encode_error(line)
+            envelope = get("bedrock") if _INVOKE(received.path) else wire
+            status, body, headers = envelope.encode_error(line)
             return _HttpReply(status, {**_JSON, **headers}, to_bytes(body))
         model = received.request.model if received.request is not None else ""
         response = replace(line, id=line.id or f"answer-{self._number}", model=line.model or model)
         if not received.stream:
             return _HttpReply(200, _JSON, to_bytes(wire.encode_response(response).body))
         encoder = wire.stream_encoder(received.request)
-        return _HttpReply(
-            200, _STREAM, b"".join(encoder.feed(event) for event in self._split_deltas(response)), streamed=True
-        )
+        data = b"".join(encoder.feed(event) for event in self._split_deltas(response))
+        if _INVOKE(received.path):
+            data = ChunkFrames().feed(data)
+        elif wire.name != "bedrock":
+            return _HttpReply(200, _STREAM, data, streamed=True)
+        return _HttpReply(200, {"content-type": framing_of("bedrock").media_type}, data, streamed=True)
 
     def _split_deltas(self, response: Response) -> Iterator[Event]:
         """Yield the events of a response, with its deltas split into pieces of `delta` characters."""

@@ -7,7 +7,8 @@ A vector file is a JSON list of objects:
     name      the subject of the vector
     source    the origin of the data: "spec: …", "sdk: …", "recorded: …", "issue: …", "facts: …"; never absent
     kind      request | response | stream | tools | error
-    body      the document (for a stream: `events`, a list of strings to concatenate)
+    body      the document (for a stream: `events`, a list of strings to concatenate; in a binary event stream, each
+              event is an object with its payload under its type)
     meaning   the canonical value as JSON, without `extra`; optional if the round trip of `body` is enough
     whole     for a stream: the equivalent response body in one piece; optional
     status    for an error: its HTTP status
@@ -37,8 +38,10 @@ import msgspec
 from ..ir.errors import ConfigError
 from ..ir.parts import CallState, Reasoning
 from ..ir.pointer import JSON, Object
+from ..ir.text import dumps
 from ..ir.tools import Tool
 from ..ir.value import Value
+from ..stream.event_stream import encode_event, encode_exception
 from ..text.engine.format import Parsed
 from ..wire.protocol import Kind
 
@@ -50,7 +53,7 @@ class Vector(Value, frozen=True):
     source: str
     kind: Kind
     body: JSON = None
-    events: tuple[str, ...] = ()
+    events: tuple[str | Object, ...] = ()
     meaning: JSON = None
     whole: JSON = None
     status: int = 200
@@ -58,10 +61,17 @@ class Vector(Value, frozen=True):
     @property
     def data(self) -> bytes:
         """The bytes of a stream."""
-        return "".join(self.events).encode()
+        return b"".join([event.encode() if isinstance(event, str) else _binary_event(event) for event in self.events])
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.name}"
+
+
+def _binary_event(event: Object) -> bytes:
+    """Return the message of an event `{type: payload}`; a type that ends in `Exception` is one."""
+    [(kind, payload)] = event.items()
+    encode = encode_exception if kind.endswith("Exception") else encode_event
+    return encode(kind, dumps(payload).encode())
 
 
 def load_vectors(path: str | Path) -> list[Vector]:

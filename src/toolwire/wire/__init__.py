@@ -1,6 +1,6 @@
 """JSON protocols, one package each.
 
-    toolwire.wire.names()                       # ['anthropic', 'cohere', 'gemini', 'gemini_interactions', …]
+    toolwire.wire.names()                       # ['anthropic', 'bedrock', 'cohere', 'gemini', …]
     toolwire.wire.get("anthropic")              # the newest version
     toolwire.wire.get("anthropic@2023-06-01")   # that version
 
@@ -41,7 +41,16 @@ else:
     )
 
 # The only list of the built-in wires: each is a package here with a CODEC.
-_BUILT_IN = ("anthropic", "cohere", "gemini", "gemini_interactions", "ollama", "openai_chat", "openai_responses")
+_BUILT_IN = (
+    "anthropic",
+    "bedrock",
+    "cohere",
+    "gemini",
+    "gemini_interactions",
+    "ollama",
+    "openai_chat",
+    "openai_responses",
+)
 _loaded: dict[str, Wire] = {}
 
 

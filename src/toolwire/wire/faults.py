@@ -70,6 +70,7 @@ _CONTEXT_LENGTH = re.compile(
     # Anthropic, llama.cpp, Ollama
     r"|exceed(?:s)? (?:the )?(?:model's )?(?:maximum |available )?context (?:limit|length|window|size)"
     r"|prompt is longer than the context length"  # Ollama since 0.30.9
+    r"|input is too long for requested model"  # Bedrock
     r"|input token count .{0,40}exceeds the maximum number of tokens"  # Gemini
     r"|maximum context length is \d"  # OpenAI, vLLM
     r"|\Atoo many tokens: ",  # Cohere (cohere-ai/sandbox-topically#4)
@@ -219,8 +220,11 @@ def read_should_retry(headers: Mapping[str, str] | None) -> bool | None:
     return {"true": True, "false": False}.get((_header(headers, "x-should-retry") or "").lower())
 
 
+_REQUEST_ID = ("request-id", "x-request-id", "x-amzn-requestid")
+
+
 def read_request_id(headers: Mapping[str, str] | None) -> str | None:
-    return _header(headers, "request-id") or _header(headers, "x-request-id")
+    return next(filter(None, (_header(headers, name) for name in _REQUEST_ID)), None)
 
 
 def body_message(body: JSON, status: int) -> str:

@@ -212,7 +212,7 @@ def test_prefix_without_a_model_is_refused(prefix):
 @every_case(
     ("model", "message"),
     [
-        ("bedrock/claude", "bedrock/claude: Amazon Bedrock is not supported"),
+        ("sagemaker/claude", "sagemaker/claude: Amazon SageMaker is not supported"),
         ("azure_ai/m", "'azure_ai' has no address of its own"),
         ("vertex_ai/claude-sonnet-5", "vertex-anthropic needs a project"),
         ("fireworks_ai/m", "no key for fireworks"),

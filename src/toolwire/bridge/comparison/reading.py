@@ -39,12 +39,12 @@ _NESTING = 8  # levels of parameters and arguments; deeper ones are highlighted 
 _SEARCHED = 4  # levels between a part and its fields: media in `functionResponse/parts/0/inlineData` have the most
 _VALUES = 400  # visited in the search for a field, so that a large argument object is not searched
 _NAMES = frozenset({"name"})
-_IDS = frozenset({"id", "call_id", "tool_use_id", "tool_call_id"})
+_IDS = frozenset({"id", "call_id", "tool_use_id", "tool_call_id", "toolUseId"})
 _ARGUMENTS = ("arguments", "input", "args")
 _SCHEMAS = ("input_schema", "inputSchema", "parameters", "parametersJsonSchema")
 _DESCRIPTIONS = frozenset({"description"})
 _TEXTS = frozenset({"text", "content", "output", "thinking", "refusal", "reasoning", "reasoning_content", "response"})
-_MEDIA = frozenset({"data", "url", "image_url", "fileUri", "file_uri", "file_id", "file_data"})
+_MEDIA = frozenset({"data", "url", "image_url", "fileUri", "file_uri", "file_id", "file_data", "bytes", "uri"})
 _PARAMS = (
     "max_tokens temperature top_p top_k stop seed n presence_penalty frequency_penalty user metadata store service_tier"
 ).split()
@@ -105,7 +105,7 @@ def read_elements(document: JSON, wire: str, kind: str) -> Reading:
     return Reading(list(_read_error(document, wire)), None)
 
 
-# The wires' error objects. Gemini has its status in `code`, Interactions its type; Ollama and Cohere have a text only.
+# The wires' error objects. Gemini has its status in `code`, Interactions its type; Ollama, Cohere and Bedrock have a text only.
 _ERROR_FIELDS: tuple[tuple[ElementKind, str], ...] = (
     ("type", "/error/type"),
     ("type", "/error/status"),
@@ -212,6 +212,8 @@ def _tool_groups(document: JSON, tools: tuple[Tool, ...], locate: Locate) -> Ite
             schema = declaration.get(field)
             if type(schema) is dict:
                 at = parent + join(field)
+                if schema.keys() == {"json"}:  # on Converse
+                    at, schema = at + join("json"), schema["json"]
                 members.append(Member(".parameters", "parameters", "parameters", at, tool.input_schema))
                 members += _parameters(schema, at, "", 0)
                 break

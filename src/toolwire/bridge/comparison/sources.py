@@ -16,6 +16,7 @@ from ...ir.response import Response, Stop
 from ...ir.text import to_bytes
 from ...ir.tools import Tool
 from ...ir.value import Value
+from ...stream.event_stream import EventStreamDecoder, is_event_stream
 from ...stream.positions import find_places
 from ...stream.strict import as_bytes, parse
 from ...text.engine.format import Format
@@ -206,6 +207,9 @@ class WireDocument(ComparisonSource):
         data = translation.feed(as_bytes(self.text)) + translation.close()
         if translation.error is not None:
             raise translation.error
+        if is_event_stream(data):  # binary: its documents are shown, one in each line, without links
+            text = "\n".join(message.payload.decode() for message in EventStreamDecoder().feed(data))
+            return Written(text, "ndjson", tuple(Losses(translation.losses)))
         text = data.decode()
         written, ranges = read_stream(text, target)
         links = match_elements(self.reading, written, Exchange().original_name)

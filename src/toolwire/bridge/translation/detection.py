@@ -11,6 +11,7 @@ from ...ir.parts import Opaque, Part, ToolCall
 from ...ir.pointer import JSON
 from ...ir.response import Response
 from ...ir.value import Value
+from ...stream.event_stream import EventStreamDecoder, is_event_stream
 from ...stream.framing import ArrayDecoder, NDJSONDecoder, SSEDecoder
 from ...stream.strict import as_bytes, parse
 from ...wire import get, mcp, names
@@ -131,7 +132,9 @@ def _read_parts(messages: list[JSON], wire: Wire) -> tuple[Part, ...]:
 
 
 def is_stream(data: bytes) -> bool:
-    """Return whether the data is server-sent events, Gemini's chunks in one array, or newline-delimited JSON."""
+    """Return whether the data is server-sent events, Gemini's chunks in one array, NDJSON, or a binary event stream."""
+    if is_event_stream(data):
+        return True
     start = data[:256].lstrip(_BLANK)
     return (
         start.startswith((b"data:", b"event:", b":", b"id:", b"retry:"))
@@ -150,6 +153,12 @@ def _first_event(data: bytes) -> JSON:
 
     Raise ProtocolError if there is none.
     """
+    if is_event_stream(data):
+        message = next(iter(EventStreamDecoder().feed(data)), None)
+        if message is None:
+            raise ProtocolError("the stream has no events")
+        kind = message.text(":event-type") or message.text(":exception-type")
+        return {kind: parse(message.payload or b"{}")}
     if _ARRAY(data.lstrip(_BLANK)) is not None:
         elements = ArrayDecoder().feed(data)
         return parse(elements[0]) if elements else {"candidates": []}

@@ -31,6 +31,7 @@ from ...asgi.http_exchange import HeaderPairs, HttpExchange
 from ...asgi.offload import ClientOffload
 from ...net.deadlines import Deadlines
 from ...stream.framing import SSEDecoder
+from ...wire.models.chunks import ChunkFrames
 from ..memory import MemoryReservation
 from ..observe.request_log import RequestLogWriter
 from ..request.client_request import ClientRequest
@@ -152,7 +153,7 @@ class StreamDelivery(Delivery):
         *,
         ping_interval: float,
         idle_timeout: float,
-        frames: ArrayFrames | None = None,
+        frames: ArrayFrames | ChunkFrames | None = None,
     ) -> None:
         super().__init__(http_exchange)
         self.headers = headers
@@ -351,7 +352,7 @@ class AnswerState(Struct, eq=False):
             b" " if as_array else ingress.ping,
             ping_interval=context.dependencies.limits.ping,
             idle_timeout=self.idle_timeout,
-            frames=ArrayFrames() if as_array else None,
+            frames=ArrayFrames() if as_array else ChunkFrames() if ingress.is_invoke else None,
         )
 
 

@@ -42,7 +42,7 @@ _log = getLogger("toolwire.gateway")
 _MAX_RECORDED_BYTES = 16 * 1024 * 1024  # bytes of the bodies of one side that are kept
 # Recordings that wait for the thread, each counted as 32 kB at least: 2,000 short exchanges, or two of the largest.
 _MAX_WAITING_BYTES = 64 * 1024 * 1024  # 1/16 of the default of `limits.memory`, in which they are not
-_STREAM_TYPES = ("text/event-stream", "application/x-ndjson")
+_STREAM_TYPES = ("text/event-stream", "application/x-ndjson", "application/vnd.amazon.eventstream")
 
 
 class _SideRecording:

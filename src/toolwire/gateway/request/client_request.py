@@ -25,6 +25,7 @@ from ...ir.errors import ProtocolError, StoredStateError, ToolwireError
 from ...ir.pointer import JSON, Object, nearest_existing
 from ...ir.request import Request
 from ...ir.text import finite_to_bytes, to_bytes
+from ...net.http.head import is_header_value
 from ...net.model.endpoint import Endpoint
 from ...stream.strict import parse_object
 from ...wire.openai_responses.content import SUMMARY_MARK
@@ -42,7 +43,7 @@ _SAME_WIRE_HEADERS = ("anthropic-beta", "anthropic-version", "openai-beta")
 _SAME_WIRE_NAMES = frozenset(_SAME_WIRE_HEADERS)
 _FORBIDDEN_NAMES = frozenset(FORBIDDEN_FIELDS)
 _STREAM_TYPES = frozenset({bool, type(None), UnsetType})
-CALL_MARKS = (b"tool_use", b"tool_calls", b"unction", b"custom_tool_call")
+CALL_MARKS = (b"tool_use", b"toolUse", b"tool_calls", b"unction", b"custom_tool_call")
 """Bytes of which one occurs with each call, on every wire and in any spelling."""
 _MEDIA_MARKS = (
     *(
@@ -60,7 +61,17 @@ _MEDIA_MARKS = (
 """Bytes of which one occurs with each image or file, on every wire."""
 _SUMMARY = f'"{SUMMARY_MARK}'.encode()
 _SCHEMA_FIELDS = frozenset(
-    {"tools", "functions", "response_format", "text", "output_config", "generationConfig", "format"}
+    {
+        "tools",
+        "functions",
+        "toolConfig",
+        "response_format",
+        "text",
+        "output_config",
+        "outputConfig",
+        "generationConfig",
+        "format",
+    }
 )
 _SHORT = 64  # bytes
 _LISTED = 3  # the depth of tools that are items of the list, not of groups in it
@@ -85,9 +96,11 @@ class _RequestFields(Struct):
     n: int | UnsetType | None = UNSET
     tools: Raw | UnsetType = UNSET
     functions: Raw | UnsetType = UNSET
+    tool_config: Raw | UnsetType = field(default=UNSET, name="toolConfig")
     response_format: Raw | UnsetType = UNSET
     text: Raw | UnsetType = UNSET
     output_config: Raw | UnsetType = UNSET
+    own_output_config: Raw | UnsetType = field(default=UNSET, name="outputConfig")
     generation_config: Raw | UnsetType = field(default=UNSET, name="generationConfig")
     format: Raw | UnsetType = UNSET
     api_base: Raw | UnsetType = UNSET
@@ -102,9 +115,11 @@ class _RequestFields(Struct):
         fields = (
             self.tools,
             self.functions,
+            self.tool_config,
             self.response_format,
             self.text,
             self.output_config,
+            self.own_output_config,
             self.generation_config,
             self.format,
         )
@@ -151,6 +166,8 @@ class ClientRequest:
         self._read_head(route, headers, query)
         self.own_work = work_size  # without a stored conversation
         self.wire = wire
+        if self.ingress.is_invoke:
+            body = self._read_invoke(route, body)
         self.body = body
         self._reading = reading
         if len(body) <= LARGE:
@@ -166,11 +183,27 @@ class ClientRequest:
         """
         self.ingress = route.ingress
         if route.stream:
-            self.is_stream_required, self.as_array = True, query.get("alt") != "sse"
+            self.is_stream_required = True
+            self.as_array = self.ingress.wire == "gemini" and query.get("alt") != "sse"
         if headers.get("x-toolwire-strict") == "1":
             self.strict = True
         if not _SAME_WIRE_NAMES.isdisjoint(headers):
             self.headers = {name: headers[name] for name in _SAME_WIRE_HEADERS if name in headers}
+
+    def _read_invoke(self, route: Route, body: bytes) -> bytes:
+        """Return the body of InvokeModel as its wire has it: with the model and `stream`, which the path names.
+
+        Fields that take the place of headers become headers.
+        """
+        document = dict(parse_object(body))
+        version, betas = document.pop("anthropic_version", None), document.pop("anthropic_beta", None)
+        if not isinstance(version, str):
+            raise ProtocolError("'anthropic_version' is missing", hint='set it to "bedrock-2023-05-31"')
+        self.headers = {"anthropic-version": self.wire.version or ""}
+        if isinstance(betas, list) and all(map(is_header_value, betas)):
+            self.headers = {**self.headers, "anthropic-beta": ",".join(betas)}
+        self._reading = None
+        return to_bytes({"model": route.model, **document, "stream": bool(route.stream)})
 
     def _read_large_fields(self, route: Route) -> None:
         """Read the model, `stream`, the number of choices, the schemas, and whether there are tools.
@@ -192,7 +225,8 @@ class ClientRequest:
         self.stream = _choose_stream(route, envelope.stream)
         self.choices = envelope.n or 1
         self._schemas = b",".join([bytes(raw) for raw in envelope.list_schemas()])
-        self.has_tools = not (_is_empty(envelope.tools) and _is_empty(envelope.functions))
+        declared = (envelope.tools, envelope.functions, envelope.tool_config)
+        self.has_tools = not all(map(_is_empty, declared))  # perhaps none: Gemini's `toolConfig` has a choice only
 
     def _parse_new_text(self, new_text: bytes) -> Object:
         """Parse the body without its known messages; an error has its place in the whole body."""
@@ -217,7 +251,9 @@ class ClientRequest:
         self.stream = _choose_stream(route, stream)
         if type(document.get("n")) is int:
             self.choices = document["n"]
-        self.has_tools = bool(document.get("tools") or document.get("functions"))
+        config = document.get("toolConfig")
+        in_config = config.get("tools") if type(config) is dict else None  # of Bedrock
+        self.has_tools = bool(document.get("tools") or document.get("functions") or in_config)
 
     async def check_caller(self, caller: Caller, offload: ClientOffload) -> None:
         """Raise RequestRefused if the caller may not use the model, RoutingRefused if a field could choose another."""

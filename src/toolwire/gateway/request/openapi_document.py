@@ -21,7 +21,7 @@ from ...ir.text import to_bytes
 from ...ir.tools import Tool
 from ...wire.models.lists import ListedModel, model_entry, model_list, ollama_description
 from ..responses.records import ConversationEntry, conversation_document, input_documents
-from .routes import INGRESSES, ROUTE_TABLE, VERSION, Ingress, RouteAction
+from .routes import INGRESSES, ROUTE_TABLE, ROUTED, VERSION, Ingress, RouteAction
 
 _PAGE = ("limit", "order", "after")
 
@@ -94,7 +94,7 @@ def openapi_document(*, requires_key: bool, has_mcp: bool, root_path: str = "") 
     paths: dict[str, Object] = {}
     for method, pattern, action, wire in ROUTE_TABLE:
         for path in path_templates(pattern):
-            paths.setdefault(path, {})[method.lower()] = _describe_route(method, path, action, INGRESSES[wire])
+            paths.setdefault(path, {})[method.lower()] = _describe_route(method, path, action, ROUTED[wire])
     if has_mcp:
         paths["/mcp"] = _describe_mcp()
     document: Object = {
@@ -134,7 +134,7 @@ def _describe_route(method: str, path: str, action: RouteAction, ingress: Ingres
         "operationId": f"{method.lower()}_{re.sub('[^A-Za-z0-9]+', '_', path).strip('_')}".strip("_"),
         "summary": row.summary,
         "tags": ["operation" if action in (*_OPEN, "metrics", "openapi") else name],
-        "responses": {"default": {"$ref": f"#/components/responses/error_{name}"}},
+        "responses": {"default": {"$ref": f"#/components/responses/error_{ingress.envelope}"}},
     }
     parameters: list[Object] = [
         {"name": part, "in": "path", "required": True, "schema": {"type": "string"}}
@@ -144,7 +144,7 @@ def _describe_route(method: str, path: str, action: RouteAction, ingress: Ingres
     if action == "models":
         wires = _HEADER_WIRES if name == "openai_chat" else (name,)
         queries = tuple(query for wire in wires for query in _LIST_QUERIES.get(wire, ()))
-    elif ":stream" in path:
+    elif _is_array(path):
         queries = ("alt",)
     parameters += [{"name": query, "in": "query", "schema": {"type": "string"}} for query in queries]
     if ingress.has_versions:
@@ -161,6 +161,11 @@ def _describe_route(method: str, path: str, action: RouteAction, ingress: Ingres
     return operation
 
 
+def _is_array(path: str) -> bool:
+    """Return whether a path of Gemini streams a JSON array, unless its query asks for events."""
+    return ":stream" in path
+
+
 def _describe_body(path: str, action: RouteAction, ingress: Ingress, fields: tuple[str, ...]) -> Object:
     """Return the request body: the model unless it is in the path, the conversation, and other fields of the action."""
     properties: Object = {name: _FIELDS[name] for name in fields if name != "stream" or "{model}" not in path}
@@ -174,9 +179,18 @@ def _describe_body(path: str, action: RouteAction, ingress: Ingress, fields: tup
             conversation = ingress.codec.conversation
             properties[conversation] = {"type": ["array", "string"] if conversation == "input" else "array"}
             required.append(conversation)
-            content["example"] = ingress.codec.encode_request(_REQUEST)[0]
+            content["example"] = _example_request(ingress)
     content["schema"] = {"type": "object", "properties": properties, "required": required}
     return {"required": bool(required), "content": {"application/json": content}}
+
+
+def _example_request(ingress: Ingress) -> Object:
+    """Return a request; InvokeModel has its version in the body, and the model in the path."""
+    body = ingress.codec.encode_request(_REQUEST)[0]
+    if not ingress.is_invoke:
+        return body
+    fields = {name: value for name, value in body.items() if name != "model"}
+    return {"anthropic_version": "bedrock-2023-05-31", **fields}
 
 
 def _answer_content(path: str, action: RouteAction, ingress: Ingress) -> Iterator[tuple[str, JSON]]:
@@ -198,10 +212,11 @@ def _answer_content(path: str, action: RouteAction, ingress: Ingress) -> Iterato
         if ingress.stores_responses and "usage" in schema["properties"]:
             schema["properties"]["usage"] = {"type": ["object", "null"]}  # null while a background response is made
         whole: JSON = {"schema": schema, "example": example}
-        if ":stream" in path:
+        if _is_array(path):
             whole = {"schema": {"type": "array", "items": _schema_of(example)}}
-        yield "application/json", whole
-        if action == "generate" and (":stream" in path or "{model}" not in path):
+        if not path.endswith("-stream"):
+            yield "application/json", whole
+        if action == "generate" and ("{model}" not in path or "stream" in path):
             yield ingress.framing.media_type, {"schema": {"type": "string"}}
 
 

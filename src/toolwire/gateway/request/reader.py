@@ -75,6 +75,7 @@ def open_streamed_request(
     if (
         not model
         or route.ingress.stores_responses
+        or route.ingress.is_invoke  # its body is rewritten
         or headers.get("content-encoding", "identity") != "identity"
         or dependencies.turn_store.has_any
         or dependencies.runner_for(model) is not None

@@ -13,10 +13,10 @@ from msgspec import Struct
 from ...asgi.access import RequestRefused
 from ...asgi.http_exchange import HeaderPairs, HttpExchange, header_pairs
 from ...asgi.request import Scope
-from ...ir.response import fault_from
+from ...ir.response import Fault, fault_from
 from ...ir.text import to_bytes
 from ...wire import get
-from ...wire.protocol import Wire
+from ...wire.protocol import EncodedFault, Wire
 from ...wire.streaming.encoder import StreamFraming, framing_of
 from ..faults import Overloaded
 
@@ -64,10 +64,20 @@ class Ingress(Struct, frozen=True):
     tool_depth: int = 3  # of a declaration in a request, which has depth 1
     has_versions: bool = False  # a header names the version of the protocol
     id_prefix: str = ""  # of the ids of its answers
+    is_invoke: bool = False  # Bedrock's InvokeModel: the wire's requests and answers, in the framing of another wire
 
     @property
     def framing(self) -> StreamFraming:
-        return framing_of(self.wire)
+        """The framing of streams, also of InvokeModel."""
+        return framing_of(self.envelope)
+
+    @property
+    def envelope(self) -> str:
+        """The wire whose framing of streams and whose errors the clients read."""
+        return "bedrock" if self.is_invoke else self.wire
+
+    def encode_error(self, fault: Fault) -> EncodedFault:
+        return get(self.envelope).encode_error(fault)
 
     @property
     def codec(self) -> Wire:
@@ -90,6 +100,8 @@ class Ingress(Struct, frozen=True):
     def codec_for(self, headers: Mapping[str, str]) -> Wire:
         """Return the codec for the version that a client names, or the newest codec if it is unknown."""
         codec = get(self.wire)
+        if self.is_invoke:
+            return get(_INVOKE_WIRE)
         if not self.has_versions:
             return codec
         version = headers.get("anthropic-version", "")
@@ -124,9 +136,16 @@ INGRESSES = {
     "gemini_interactions": Ingress(
         "gemini_interactions", "/v1beta/interactions", models="/v1beta/models", id_prefix="v1_"
     ),
+    # an event of this wire has content, and SDKs raise for an unknown one, so there is no keep-alive
+    "bedrock": Ingress("bedrock", "/model/{model}/converse", b"", count_field="inputTokens", tool_depth=4),
     # its clients parse every line as an object, so no keep-alive would be skipped
     "ollama": Ingress("ollama", "/api/chat", b"", streams_by_default=True, models="/api/tags"),
 }
+
+_INVOKE_WIRE = "anthropic@2023-06-01"  # of `anthropic_version: bedrock-2023-05-31`
+_INVOKE = Ingress("anthropic", "/model/{model}/invoke", b"", id_prefix="msg_", is_invoke=True)
+ROUTED = {**INGRESSES, "bedrock_invoke": _INVOKE}
+"""The protocols by their names in `ROUTE_TABLE`: a wire, or a surface of one with its own envelope."""
 
 PATHS = ", ".join(f"POST {ingress.path}" for ingress in INGRESSES.values()) + ", GET /v1/models"
 """The paths that an error lists for a client that uses an unknown path."""
@@ -181,6 +200,8 @@ ROUTE_TABLE: tuple[tuple[str, str, RouteAction, str], ...] = (
     ("GET", r"/v1(?:beta|alpha)?/interactions/(?P<id>[^/]+)", "stored_interaction", "gemini_interactions"),
     ("DELETE", r"/v1(?:beta|alpha)?/interactions/(?P<id>[^/]+)", "stored_interaction", "gemini_interactions"),
     ("POST", r"/v1(?:beta|alpha)?/interactions/(?P<id>[^/]+)/cancel", "stored_interaction", "gemini_interactions"),
+    ("POST", r"/model/(?P<model>.+)/(?P<verb>converse|converse-stream)", "generate", "bedrock"),
+    ("POST", r"/model/(?P<model>.+)/(?P<verb>invoke|invoke-with-response-stream)", "generate", "bedrock_invoke"),
     ("POST", r"/api/chat", "generate", "ollama"),
     ("GET", r"/api/tags", "models", "ollama"),
     ("GET", r"/api/version", "version", "ollama"),
@@ -197,7 +218,7 @@ ROUTE_TABLE: tuple[tuple[str, str, RouteAction, str], ...] = (
     ("GET", r"/openapi\.json", "openapi", "openai_chat"),
 )
 _MAX_CACHED_PATH = 1024  # characters of a path that is worth caching
-_ROUTES = [(method, re.compile(path), action, INGRESSES[wire]) for method, path, action, wire in ROUTE_TABLE]
+_ROUTES = [(method, re.compile(path), action, ROUTED[wire]) for method, path, action, wire in ROUTE_TABLE]
 
 
 def match_route(method: str, path: str, headers: Container[str]) -> Route | None:
@@ -228,7 +249,7 @@ def _match(method: str, path: str) -> Route | None:
             groups = match.groupdict()
             model = groups.get("model")
             verb = groups.get("verb")
-            stream = None if verb is None else verb.startswith("stream")
+            stream = None if verb is None else verb.startswith("stream") or verb.endswith("-stream")
             return Route(action, ingress, model, stream, groups.get("id", ""), groups.get("item", ""))
     return None
 
@@ -254,13 +275,15 @@ def guess_ingress(path: str, headers: Container[str]) -> Ingress:
         return INGRESSES["ollama"]
     if path.startswith("/v2/"):
         return INGRESSES["cohere"]
+    if path.startswith("/model/"):
+        return INGRESSES["bedrock"]
     return INGRESSES["openai_responses" if path.endswith("/responses") else "openai_chat"]
 
 
 @lru_cache
 def encode_overload(ingress: Ingress) -> tuple[int, HeaderPairs, bytes]:
     """Encode a 503 with `retry-after`; its status is 529 for Anthropic's clients, as their servers answer."""
-    status, body, headers = ingress.codec.encode_error(fault_from(Overloaded()))
+    status, body, headers = ingress.encode_error(fault_from(Overloaded()))
     return status, header_pairs({"content-type": "application/json", **headers}), to_bytes(body)
 
 

@@ -50,6 +50,7 @@ class Endpoint:
         "_key_header",
         "capabilities",
         "changes_body",
+        "changes_streams",
         "context_max",
         "custom_headers",
         "defaults",
@@ -120,6 +121,8 @@ class Endpoint:
         is_surface_different = surface is not None and bool(surface.omitted_fields or surface.version_field)
         self.changes_body: bool = bool(self.extra_body) or is_surface_different
         """True if the body of a request on the same wire has to be changed, apart from the model."""
+        self.changes_streams: bool = surface is not None and surface.in_chunks
+        """True if a stream on the same wire has to be decoded, because its framing is another one."""
         self.renamed_fields: Mapping[str, str] = find_renamed_fields(self.vendor, self.wire, surface, self.capabilities)
         """Fields of a request that the vendor names differently."""
 

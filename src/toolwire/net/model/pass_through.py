@@ -20,6 +20,7 @@ from ...ir.pointer import JSON, Object
 from ...ir.request import Request
 from ...ir.response import Fault
 from ...ir.text import escape_separators, to_bytes
+from ...stream.event_stream import cut_messages
 from ...stream.framing import SSEDecoder
 from ...stream.strict import parse_object
 from ...wire.models.capabilities import ModelCapabilities
@@ -58,6 +59,7 @@ def accepts_request(
     max_tools = max_same_wire_tools(endpoint, known)
     return (
         endpoint.wire.name == wire
+        and not endpoint.changes_streams
         and endpoint.vendor.dialect is None
         and not any(map(has_field, endpoint.renamed_fields))
         and (known.choice_by_schema is None or find_choice() in (None, "auto", "none"))
@@ -160,6 +162,7 @@ class ForwardedStream:
         self._framing = framing_of(wire.name)
         self._secrets = secrets
         self._pending: list[bytes] = []  # the start of an incomplete event
+        self._messages = bytearray()  # the same, of a binary stream
         self._tail = b""  # its last bytes: an end mark may be split
         self._has_forwarded = False  # a complete event was forwarded
         self._encoder: StreamEncoder | None = None  # of a stream that is encoded again
@@ -182,6 +185,8 @@ class ForwardedStream:
                 return self._encode(events)
         except ToolwireError as error:
             return self.fail(stream_fault(error))
+        if not self._framing.terminators:
+            return self._complete_messages(data)
         output = escape_separators(self._redact(self._complete_events(data)))
         if self._has_new_part:
             self._has_new_part = False
@@ -242,6 +247,21 @@ class ForwardedStream:
         self._tail = data[cut:][-3:]
         self._has_forwarded = True
         return out
+
+    def _complete_messages(self, data: bytes) -> bytes:
+        """Return the complete messages of a binary stream. A fault with one of our secrets is encoded again.
+
+        Its checksum would be wrong after a replacement in the bytes.
+        """
+        self._messages += data
+        output = cut_messages(self._messages)
+        if self.fault is not None and self._redact(output) != output:
+            return self.fail(self.fault)
+        self._has_forwarded = self._has_forwarded or bool(output)
+        if self._has_new_part:
+            self._has_new_part = False
+            self.part_bytes += len(output)
+        return output
 
     def _redact(self, data: bytes) -> bytes:
         if self.fault is not None:

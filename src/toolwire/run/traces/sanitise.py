@@ -23,7 +23,9 @@ from ...ir.folding import fold, unfold
 from ...ir.pointer import JSON
 from ...ir.response import Response
 from ...ir.text import dumps, to_bytes
+from ...stream.event_stream import is_event_stream
 from ...wire import get
+from ...wire.models.chunks import readable_pieces
 from .redact import REMOVED, Redactor
 
 # Recognise secrets by the names of their fields: `password`, `dbPassword`, `x-auth-token`, `aws_secret_access_key` …
@@ -233,10 +235,13 @@ class Sanitiser:
 
         If a value to remove spans several events, the stream is encoded again, one piece per event.
         """
+        pieces = pieces if wire is None else readable_pieces(pieces, wire)
         data = b"".join(piece for _, piece in pieces)
         events, is_complete = ([], True) if wire is None else _decode_events(data, wire)
         if all(self.sanitise_document(streamed_value) == streamed_value for streamed_value in _stream_values(events)):
-            return self._sanitise_lines(pieces, data)
+            sanitised = self._sanitise_lines(pieces, data)
+            if not is_event_stream(data) or sanitised == list(pieces):
+                return sanitised  # else the checksums of the messages would be wrong
         if wire is None or not is_complete:
             return [(pieces[-1][0], REMOVED.encode())]  # an incomplete stream cannot be encoded again
         response = msgspec.convert(self.sanitise_document(msgspec.to_builtins(fold(events))), Response)

@@ -16,7 +16,6 @@ from ...ir.events import (
     Ping,
     ReasoningDelta,
     ReasoningEnd,
-    ReasoningStart,
     ResponseEnd,
     ResponseStart,
     StreamFault,
@@ -33,7 +32,7 @@ from ...ir.response import Usage
 from ...ir.text import dumps, escape, to_line, unescape
 from ..codec import report_search_call
 from ..fields import write_extra
-from ..streaming.encoder import BaseStreamEncoder
+from ..streaming.encoder import SequentialEncoder
 from .blocks import PROVIDER
 from .fault import write_fault
 from .response import (
@@ -49,27 +48,22 @@ from .tools import NAME
 from .typed_tools import write_member
 
 _DELTA = b'event: content_block_delta\ndata: {"type":"content_block_delta","index":%d,"delta":{"type":"%b","%b":"'
-_STARTS = frozenset({TextStart, ReasoningStart, CallStart, WholePart})
-_ENDS = frozenset({TextEnd, ReasoningEnd, CallEnd, WholePart})
 
 
-class MessagesStreamEncoder(BaseStreamEncoder):
+class MessagesStreamEncoder(SequentialEncoder):
     """Encoder of Messages streams: feed it events, get bytes."""
+
+    one_choice = ONE_CHOICE
 
     def __init__(self, request: Request | None = None) -> None:
         """Create the encoder; no field of an answer depends on `request`."""
         super().__init__()
         self._start = ResponseStart()
         self._started = False
-        self._open: int | None = None  # the key of the open block
-        self._queued_events: dict[int, list[Event]] = {}  # by key: blocks that wait for the open one
-        self._dropped: set[int] = set()  # keys of items of other choices
         self._index = 0
-        self._delta_prefix = b""  # a delta event up to its fragment; empty until the block is written
         self._freeform: list[bytes] = []  # input of the open freeform call so far
         self._last_call: CallEnd | None = None
         self._member: CallStart | None = None  # an open call of a toolset
-        self._last_key: int | None = None  # the last item of the first choice
 
     def feed(self, event: Event) -> bytes:
         """Return the bytes of an event. A delta of the open block that is not its first takes a short path."""
@@ -118,45 +112,6 @@ class MessagesStreamEncoder(BaseStreamEncoder):
             "usage": write_usage(self._usage or Usage()),
         }
         return _event("message_start", {"message": write_extra(message, self._start.extra, NAME)})
-
-    def _dispatch(self, event: Event) -> bytes:
-        """Write the event if its block is open or none is; queue it otherwise.
-
-        Items of other choices are dropped and reported.
-        """
-        key: int | None = getattr(event, "key", None)
-        if type(event) in _STARTS:
-            if self._positions[event.key][0]:  # type: ignore[union-attr]
-                self._dropped.add(event.key)  # type: ignore[union-attr]
-                self._report_alternatives(ONE_CHOICE)
-            else:
-                self._last_key = key
-        if key in self._dropped:
-            return b""
-        if key is None or key == self._open:
-            return self._step(event)
-        if self._open is None:
-            self._open = key
-            return self._step(event)
-        self._queued_events.setdefault(key, []).append(event)
-        return b""
-
-    def _step(self, event: Event) -> bytes:
-        """Write an event of the open block; after its end, write the next queued block."""
-        step = self.handlers.get(type(event))
-        out = b"" if step is None else step(self, event)
-        if type(event) in _ENDS:
-            self._open = None
-            self._delta_prefix = b""
-            if self._queued_events:
-                out += self._write_queued()
-        return out
-
-    def _write_queued(self) -> bytes:
-        """Open the block that was queued first, and write its events."""
-        self._open, events = next(iter(self._queued_events.items()))
-        del self._queued_events[self._open]
-        return b"".join([self._step(event) for event in events])
 
     def _open_block(self, block: Object, delta: bytes, field: bytes) -> bytes:
         self._delta_prefix = _DELTA % (self._index, delta, field)

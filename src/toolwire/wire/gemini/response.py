@@ -371,7 +371,7 @@ def write_stop(stop: Stop | None, losses: Losses, path: str) -> Object:
     if stop is None:
         return {}
     word = stop.extra.get(_FORM, {}).get(":finishReason", _STOP_NAMES[stop.reason])
-    if stop.sequence is not None or stop.reason == "stop_sequence":
+    if stop.sequence is not None or (stop.reason == "stop_sequence" and word == "STOP"):
         losses.add(
             f"{path}/stop/sequence", "stop sequence", "dropped", "Gemini does not report the stop sequence", "info"
         )

@@ -307,3 +307,30 @@ _COMMAND_ROWS = (
     ),
 )
 COMMAND = tuple([replace(row, wires=(*row.wires, "cohere")) for row in _COMMAND_ROWS])
+
+# Converse has one form for all models; these rows name the features of some of them, and come after all other rows.
+_CONVERSE_DOCS = "https://docs.aws.amazon.com/bedrock/latest/userguide/"
+BEDROCK = (
+    model_row(
+        "claude*",
+        _CONVERSE_DOCS + "prompt-caching.html; botocore 1.44.5, ContentBlock",
+        "2026-11-18",
+        ModelCapabilities(cache_marks=True, budgets=True, adaptive=True, system="after_user"),
+        wires=("bedrock",),
+    ),
+    model_row(
+        "nova*",
+        _CONVERSE_DOCS + "prompt-caching.html",
+        "2026-11-18",
+        ModelCapabilities(cache_marks=True),
+        wires=("bedrock",),
+    ),
+    # Bedrock refuses a cache point and a field of another model: "extraneous key [thinking] is not permitted".
+    model_row(
+        "?*",
+        _CONVERSE_DOCS + "prompt-caching.html; conversation-inference-supported-models-features.html",
+        "2026-11-18",
+        ModelCapabilities(cache_marks=False, budgets=False, adaptive=False, system="start"),
+        wires=("bedrock",),
+    ),
+)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .capabilities import CapabilityRow, ModelCapabilities
 
 CHAT = "openai_chat"
-_WIRES = (CHAT, "openai_responses", "anthropic", "ollama")
+_WIRES = (CHAT, "openai_responses", "anthropic", "bedrock", "ollama")
 ANYWHERE = ("*",)
 LITELLM = "https://pypi.org/project/litellm/1.109.1 model_prices_and_context_window"
 MODELS_DEV = "https://github.com/anomalyco/models.dev@f3fc6922 models/"

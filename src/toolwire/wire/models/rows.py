@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from .capabilities import CapabilityRow, ModelCapabilities
 from .open_rows import OPEN_ROWS
-from .other_rows import GEMINI
+from .other_rows import BEDROCK, GEMINI
 
 _CLAUDE_DOCS = "https://platform.claude.com/docs/en/"
 _SAMPLING = ("temperature", "top_p", "top_k")
@@ -22,7 +22,7 @@ def _claude(
     models: tuple[str, ...], source: str, date: str, capabilities: ModelCapabilities, prefix: str = _CLAUDE_DOCS
 ) -> CapabilityRow:
     vendors = ("anthropic*", "vertex*", "bedrock*", "foundry*", "azure*", "compatible")
-    return CapabilityRow(models, capabilities, prefix + source, date, ("anthropic",), vendors)
+    return CapabilityRow(models, capabilities, prefix + source, date, ("anthropic", "bedrock"), vendors)
 
 
 _SINCE_5 = (
@@ -395,4 +395,4 @@ _GPT = (
     ),
 )
 
-ROWS: tuple[CapabilityRow, ...] = (*_CLAUDE, *_GPT, *GEMINI, *OPEN_ROWS)
+ROWS: tuple[CapabilityRow, ...] = (*_CLAUDE, *_GPT, *GEMINI, *OPEN_ROWS, *BEDROCK)

@@ -5,13 +5,18 @@ vendor_codec(find("mistral"))    # openai_chat with Mistral's rule for ids and i
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Mapping
+from functools import lru_cache, partial
 
 from msgspec.structs import replace
 
+from ...ir.pointer import JSON
+from ...ir.response import Fault
 from .. import get
 from ..codec import WireCodec
+from ..faults import Signature, add_breach
 from ..protocol import Wire, forced_by_schema
+from .chunks import ChunkStreamDecoder
 from .vendor_types import Surface, Vendor
 from .vendors import ALL_HOSTED
 
@@ -23,6 +28,19 @@ def _with_hosted(codec: WireCodec, hosted: frozenset[str]) -> WireCodec:
     return replace(codec, capabilities=replace(can, hosted=can.hosted & hosted))
 
 
+@lru_cache(16)  # versions of wires
+def _in_chunks(codec: WireCodec) -> WireCodec:
+    """Return the codec with the streams and the errors of Bedrock's InvokeModel."""
+    return replace(codec, stream_decoder=partial(ChunkStreamDecoder, codec), read_error=_read_chunked_error)
+
+
+def _read_chunked_error(
+    status: int | None, body: JSON, headers: Mapping[str, str] | None, signatures: tuple[Signature, ...]
+) -> Fault:
+    """Decode an error in Bedrock's form; the wire's own signatures find an exceeded limit in its message."""
+    return add_breach(get("bedrock").decode_error(status, body, headers), signatures)
+
+
 def surface_codec(codec: Wire, surface: Surface | None, hosted: frozenset[str] = ALL_HOSTED) -> Wire:
     """Return the codec with the deviations of a surface, and of a vendor that runs only these `hosted` tools.
 
@@ -30,6 +48,8 @@ def surface_codec(codec: Wire, surface: Surface | None, hosted: frozenset[str] =
     """
     if isinstance(codec, WireCodec) and not codec.capabilities.hosted <= hosted:
         codec = _with_hosted(codec, hosted)
+    if surface is not None and surface.in_chunks and isinstance(codec, WireCodec):
+        codec = _in_chunks(codec)
     if surface is None or not isinstance(codec, WireCodec) or (surface.counts_on_request and surface.marks_body):
         return codec
     can = codec.capabilities

@@ -30,6 +30,7 @@ class Surface(Value, frozen=True):
     omitted_fields: tuple[str, ...] = ()  # fields of a body that are in the path instead
     marks_body: bool = True  # supports Anthropic's prompt-cache mark of the whole body
     version_field: str | None = None  # the field of a body for the version of the wire, sent instead of its headers
+    in_chunks: bool = False  # streams and errors have Bedrock's envelope
     wire_versions: dict[str, str] = {}  # the values of `version_field` for versions of the wire, if they differ
 
 

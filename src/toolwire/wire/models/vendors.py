@@ -3,8 +3,7 @@
     find("groq").base_url            # 'https://api.groq.com/openai/v1'
     find("azure").surfaces           # the paths of Azure OpenAI, by wire
 
-Code for the deviations of vendors is in `vendor_codecs`. Base URLs end where the path of the wire begins. A vendor with paths of
-its own has a Surface for each.
+Deviations in code are in `vendor_codecs`. Base URLs end where the wire's path begins; paths of a vendor are Surfaces.
 """
 
 from __future__ import annotations
@@ -271,6 +270,32 @@ _BEDROCK_OPENAI = replace(
     hosts=r"(?:vpce-[\w-]+\.)?bedrock-runtime(?:-fips)?\.[a-z0-9-]+\.(?:vpce\.)?amazonaws\.(?:com|com\.cn|eu)",
     signing_name="bedrock",
 )
+# Amazon Bedrock's runtime: botocore 1.44.5 (service description, utils.py); anthropic 2.9.0, lib/bedrock (InvokeModel).
+_BEDROCK = Vendor(
+    "bedrock",
+    "https://bedrock-runtime.{location}.amazonaws.com",
+    _bearer_key("AWS_BEARER_TOKEN_BEDROCK"),
+    "bedrock",
+    base_variable="AWS_ENDPOINT_URL_BEDROCK_RUNTIME",
+    surfaces=(
+        Surface("bedrock", "/model/{model}/converse", "/model/{model}/converse-stream", api_versions=""),
+        Surface(
+            "anthropic",
+            "/model/{model}/invoke",
+            "/model/{model}/invoke-with-response-stream",
+            api_versions="",
+            omitted_fields=("model", "stream"),
+            marks_body=False,
+            version_field="anthropic_version",
+            in_chunks=True,
+            wire_versions={"2023-06-01": "bedrock-2023-05-31"},
+        ),
+    ),
+    base_urls={location: url.removesuffix("/openai/v1") for location, url in _BEDROCK_OPENAI.base_urls.items()},
+    variables={"location": _AWS_REGION},
+    hosts=_BEDROCK_OPENAI.hosts,
+    signing_name="bedrock",
+)
 _MISTRAL = Vendor(
     "mistral",
     "https://api.mistral.ai/v1",
@@ -330,6 +355,8 @@ _ROWS = (
         base_variable="ANTHROPIC_BEDROCK_MANTLE_BASE_URL",
         cache_marks=True,
     ),
+    _BEDROCK,
+    replace(_BEDROCK, name="bedrock-anthropic", wire="anthropic@2023-06-01"),
     _BEDROCK_OPENAI,
     replace(_BEDROCK_OPENAI, name="bedrock-openai-responses", wire="openai_responses"),
     _MISTRAL,

@@ -57,6 +57,8 @@ _STEPS = {
 _DELTAS = frozenset({TextDelta, ReasoningDelta, CallDelta})
 _STARTS = frozenset({TextStart, ReasoningStart, CallStart, PartStart, WholePart})
 _ENDS = frozenset({TextEnd, ReasoningEnd, CallEnd})
+# The items of a wire with sequential blocks: a part that is announced only is no block yet.
+_ITEMS, _CLOSED = _STARTS - {PartStart}, _ENDS | {WholePart}
 
 
 class BaseStreamEncoder:
@@ -239,6 +241,63 @@ class WholeCallEncoder(BaseStreamEncoder):
         """Note that a call separates the texts before and after it."""
 
 
+class SequentialEncoder(BaseStreamEncoder):
+    """Encoder of a wire whose blocks are sequential, and which has one choice.
+
+    An item that starts while another is open is queued, with its deltas, until that one is closed.
+    """
+
+    one_choice: ClassVar[str]
+    """The detail of the loss for other choices."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._open: int | None = None  # the key of the open block
+        self._queued_events: dict[int, list[Event]] = {}  # by key: blocks that wait for the open one
+        self._dropped: set[int] = set()  # keys of items of other choices
+        self._delta_prefix = b""  # a delta event up to its fragment; empty until the block is written
+        self._last_key: int | None = None  # the last item of the first choice
+
+    def _dispatch(self, event: Event) -> bytes:
+        """Write the event if its block is open or none is; queue it otherwise.
+
+        Items of other choices are dropped and reported.
+        """
+        key: int | None = getattr(event, "key", None)
+        if type(event) in _ITEMS:
+            if self._positions[event.key][0]:  # type: ignore[union-attr]
+                self._dropped.add(event.key)  # type: ignore[union-attr]
+                self._report_alternatives(self.one_choice)
+            else:
+                self._last_key = key
+        if key in self._dropped:
+            return b""
+        if key is None or key == self._open:
+            return self._step(event)
+        if self._open is None:
+            self._open = key
+            return self._step(event)
+        self._queued_events.setdefault(key, []).append(event)
+        return b""
+
+    def _step(self, event: Event) -> bytes:
+        """Write an event of the open block; after its end, write the next queued block."""
+        step = self.handlers.get(type(event))
+        out = b"" if step is None else step(self, event)
+        if type(event) in _CLOSED:
+            self._open = None
+            self._delta_prefix = b""
+            if self._queued_events:
+                out += self._write_queued()
+        return out
+
+    def _write_queued(self) -> bytes:
+        """Open the block that was queued first, and write its events."""
+        self._open, events = next(iter(self._queued_events.items()))
+        del self._queued_events[self._open]
+        return b"".join([self._step(event) for event in events])
+
+
 # The framing of each wire's streams, as data: for code that forwards events without encoding them again.
 
 
@@ -255,6 +314,7 @@ _FRAMINGS = {
     "cohere": StreamFraming(end_marker=b"data: [DONE]\n\n"),
     "openai_chat": StreamFraming(end_marker=b"data: [DONE]\n\n"),
     "ollama": StreamFraming("application/x-ndjson", (b"\n",)),
+    "bedrock": StreamFraming("application/vnd.amazon.eventstream", ()),  # binary: an event has its length
 }
 
 
