@@ -88,7 +88,7 @@ async def test_body_that_is_not_utf8_is_rejected(front):
 @run
 async def test_byte_order_mark_is_removed(front):
     await assert_rejected(front, b"\xef\xbb\xbf", 400)
-    async with gateway_to(*[TEXT_ANSWER] * 5) as (gateway, provider):
+    async with gateway_to(*[TEXT_ANSWER] * len(WIRES)) as (gateway, provider):
         for wire in WIRES:
             model = f"{wire}/m"
             marked = b"\xef\xbb\xbf" + body_of(front, model=model)
