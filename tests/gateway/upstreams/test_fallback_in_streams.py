@@ -58,12 +58,20 @@ STARTS = {
             }
         )
     ],
+    "gemini_interactions": [
+        sse({"event_type": "interaction.created", "interaction": {"id": "v1_1", "status": "in_progress"}}),
+        sse({"event_type": "interaction.status_update", "interaction_id": "v1_1", "status": "in_progress"}),
+        sse({"event_type": "step.start", "index": 0, "step": {"type": "model_output"}}),
+    ],
 }
 ERRORS = {
     "anthropic": typed({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}),
     "openai_chat": sse({"error": {"message": "Overloaded", "type": "server_error", "code": 503}}),
     "openai_responses": typed({"type": "error", "code": "server_error", "message": "Overloaded", "param": None}),
     "gemini": sse({"error": {"code": 503, "message": "Overloaded", "status": "UNAVAILABLE"}}),
+    "gemini_interactions": sse(
+        {"event_type": "error", "error": {"code": "service_unavailable", "message": "Overloaded"}}
+    ),
     "ollama": line({"error": "overloaded, please try again"}),
 }
 TEXTS = {

@@ -31,6 +31,7 @@ every_front = pytest.mark.parametrize("front", WIRES)
 PINGS = {
     "anthropic": b'event: ping\ndata: {"type":"ping"}\n\n',
     "gemini": b": ping\n\n",
+    "gemini_interactions": b": ping\n\n",
     "ollama": None,
     "openai_chat": b": ping\n\n",
     "openai_responses": b": ping\n\n",
