@@ -149,7 +149,7 @@ def skip_reason_of(path):
     rule = skip_rule_of(path)
     if rule is None:
         hint = "add a row to WIRE_PATHS, or to SKIPPED_PATHS with its reason"
-        raise UnknownPath(f"{provider} {path} is neither a wire nor skipped: {hint}")
+        raise UnknownPath(f"{path} is neither a wire nor skipped: {hint}")
     return SKIPPED_PATHS[rule]
 
 
