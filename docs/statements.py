@@ -226,6 +226,7 @@ PROVIDERS = {
     "openai_chat": "openai",
     "openai_responses": "openai",
 }
+_GOOGLE = ("gemini", "gemini_interactions")
 SIGNATURES = {
     "anthropic": "signature",
     "bedrock": "signature",

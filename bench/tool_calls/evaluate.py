@@ -13,6 +13,7 @@ import argparse
 import asyncio
 import json
 import multiprocessing
+import os
 import random
 import statistics
 import sys
@@ -114,41 +115,24 @@ def make_task(task_id, request, tools, expected, *, required=False, limit=160, e
 
 
 def hub_tasks():
-    """Offer the first APIs of an index of all cards for requests of APIBench; one of them has to be called.
+    """Offer the first APIs of an index of all cards for requests of APIBench; one of them has to be called."""
+    from rows import HubCards
 
-    A popular API has many cards, one for each task that it is described for.
-    """
-    from rows import card_tool
-
-    from gorilla import _TASK, FILES, _card_text
+    from gorilla import _TASK, FILES
     from retrieval_data import DATA, open_encoder, read_lines
-    from toolwire import Tool
-    from toolwire.retrieve import ToolIndex
-    from toolwire.retrieve.api_call import group_entries
     from toolwire.run.tools.refusal import ranked
 
     encoder = open_encoder()
     for name in FILES:
-        index, repeated, described = ToolIndex(encoder), Counter(), {}
+        hub = HubCards(name, encoder)
         tasks = read_lines(DATA / "apibench" / FILES[name][1])
-        layers = defaultdict(list)
-        for card in read_lines(DATA / "apibench" / FILES[name][0]):
-            layers[f"cards {repeated[card['api_name']]}"].append(Tool(card["api_name"], _card_text(card)))
-            described[f"cards {repeated[card['api_name']]}", card["api_name"]] = card
-            repeated[card["api_name"]] += 1
-        for server, tools in layers.items():
-            index.add(tools, server=server)
         numbers = list(range(len(tasks)))
         if len(numbers) > HUB_TASKS:
             numbers = sorted(random.Random(f"{SEED} {name}").sample(numbers, HUB_TASKS))
         for number in numbers:
             query = _TASK.search(tasks[number]["code"])[1]
             reference = {"api_call": tasks[number]["api_call"], "domain": tasks[number]["api_data"]["domain"]}
-            hits = [described[hit.server, hit.tool.name] for hit in index.search(query, 4 * HUB_CARDS)]
-            cards = [(card_tool(card, name), card["api_call"]) for card in hits]
-            tools, counts = group_entries([tool for tool, _ in cards], HUB_CARDS)
-            calls = {tool.name: call for tool, call in reversed(cards)}
-            names = {tool.name: calls[tool.name] for tool in tools}
+            tools, counts, names = hub.search(query, HUB_CARDS)
             expected = {"hub": name, "calls": list(names.values()), "names": names, **reference}
             yield make_task(f"hubs/{name}/{number}", query, tools, expected, required=True, extra=ranked(counts))
         encoder.save()
@@ -258,10 +242,13 @@ def spread(tasks):
 def _open(without_adapter):
     global MODEL
     from toolwire.local import open_model
+    from toolwire.local.weights import find_weights
 
-    MODEL = open_model(threads=1)
-    if without_adapter:
-        MODEL._adapted = {}
+    name = "smollm2"
+    if without_adapter:  # the same weights under a name that has no adapter
+        weights = find_weights(name).path()
+        os.environ["TOOLWIRE_MODELS"], name = str(weights.parent), weights.stem
+    MODEL = open_model(name, threads=1)
 
 
 def _answer(task):

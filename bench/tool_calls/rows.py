@@ -1,6 +1,6 @@
 """The rows on which the adapter of the local model is trained: a request, the functions offered, and the right call.
 
-    python bench/tool_calls/rows.py rows.jsonl --copies 12
+    python bench/tool_calls/rows.py rows.jsonl
 
 Each request of `requests/` is copied several times, each time among other functions: of its own server, of the nearest by
 words, or as the index returns them; with and without the right one, whose place `nothing_fits` takes. Names, descriptions,
@@ -21,7 +21,7 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).parent.parent))
 sys.path.append(str(Path(__file__).parent.parent.parent / "tests" / "support"))
 
-from gorilla import _TASK, FILES, Hub
+from gorilla import _TASK, FILES, _card_text
 from gorilla_calls import list_keys
 from platform_data import _read_spec
 from retrieval_data import DATA, open_encoder, read_lines
@@ -29,6 +29,7 @@ from toolwire import Tool
 from toolwire.cli.do.command import _SYSTEM_SMALL
 from toolwire.local.plan import declare, write_call
 from toolwire.retrieve import ToolIndex
+from toolwire.retrieve.api_call import group_entries
 from toolwire.run.tools.refusal import NOTHING, NOTHING_FITS
 from toolwire.run.tools.words import rank_by_words, split_words
 from toolwire.schema.validation.validator import validator
@@ -36,6 +37,8 @@ from toolwire.schema.validation.validator import validator
 HERE = Path(__file__).parent
 REQUESTS = HERE / "requests"
 SPLITS = json.loads((HERE / "splits.json").read_text("utf-8"))
+COPIES = 10  # of a written request
+COMMAND_COPIES = 14
 COUNTS = (1, 1, 2, 3, 3, 4, 5, 6, 6)  # as many as the local model is offered
 REFUSALS = 0.25  # share of the copies from which the right function is taken
 CHANGED_NAMES = 0.3
@@ -77,18 +80,23 @@ _WORD = re.compile(r"[^\W\d_]+")
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("target", type=Path)
-    parser.add_argument("--copies", type=int, default=12, help="copies of each written request")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument(
+        "--only", nargs="*", help="kinds of rows: servers, hubs, metatool, commands (which need manuals)"
+    )
     given = parser.parse_args()
-    draw = random.Random(given.seed)
     blocked = EvaluationTexts()
-    rows = [
-        *server_rows(draw, given.copies, blocked),
-        *hub_rows(draw, max(given.copies // 3, 1), blocked),
-        *metatool_rows(draw, blocked),
-        *command_rows(draw, given.copies, blocked),
-    ]
-    draw.shuffle(rows)
+    builders = {
+        "servers": lambda draw: server_rows(draw, COPIES, blocked),
+        "hubs": lambda draw: hub_rows(draw, COPIES // 3, blocked),
+        "metatool": lambda draw: metatool_rows(draw, blocked),
+        "commands": lambda draw: command_rows(draw, COMMAND_COPIES, blocked),
+    }
+    rows = []
+    for kind in given.only or builders:  # each kind has its own random numbers, so that they can be made apart
+        found = list(builders[kind](random.Random(f"{given.seed} {kind}")))
+        random.Random(given.seed).shuffle(found)
+        rows += found
     with given.target.open("w", encoding="utf-8") as file:
         file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     print(json.dumps({"rows": len(rows), "left out": blocked.count}), file=sys.stderr)
@@ -139,9 +147,10 @@ def server_rows(draw, copies, blocked):
             if (line.get("tool") and right is None) or blocked.has(line["request"]):
                 continue
             nearest = rank_by_words(line["request"], everything, 30) or everything
+            hits = index.search(line["request"], 16)
+            near = [hit.tool for hit in hits]
             known = [
-                Tool(f"{hit.server}.{hit.tool.name}", hit.tool.description, hit.tool.input_schema)
-                for hit in index.search(line["request"], 8)
+                Tool(f"{hit.server}.{hit.tool.name}", hit.tool.description, hit.tool.input_schema) for hit in hits[:8]
             ]
             named = f"{line.get('server')}.{line.get('tool')}"
             for number in range(copies):
@@ -149,8 +158,10 @@ def server_rows(draw, copies, blocked):
                 if number < copies // 3:  # as the index returns them, the best first
                     yield from ranked_row(draw, line, right, named, known[:count] if number else known[:3])
                     continue
-                is_ranked = mode >= 0.7  # as the local model's own choice among many, the best first
-                pool = nearest if is_ranked else list(tools.values()) if mode < 0.5 and len(tools) > 1 else everything
+                is_ranked = mode >= 0.6  # as the local model's own choice among many, the best first
+                pool = list(tools.values()) if mode < 0.4 and len(tools) > 1 else everything
+                if is_ranked:
+                    pool = near if mode >= 0.75 else nearest
                 is_refused = right is None or draw.random() < REFUSALS
                 taken = set() if right is None else {right.name}
                 others = [tool for tool in draw.sample(pool, min(len(pool), 3 * count)) if tool.name not in taken]
@@ -158,15 +169,14 @@ def server_rows(draw, copies, blocked):
                 if not offered and is_refused:
                     continue
                 answer = None if is_refused else (right, line.get("arguments") or {})
-                yield make_row(draw, line["request"], offered, answer, order=nearest if is_ranked else None)
+                yield make_row(draw, line["request"], offered, answer, order=pool if is_ranked else None)
 
 
 def ranked_row(draw, line, right, named, offered):
-    """Return the row of a request among the functions that the index found, in their order."""
-    if right is not None and all(tool.name != named for tool in offered) and draw.random() < 0.6:
-        offered = [tool for tool in offered if tool.name != named][:-1]
-        offered.insert(draw.randrange(len(offered) + 1), Tool(named, right.description, right.input_schema))
-    answer = next((tool for tool in offered if tool.name == named), None) if right is not None else None
+    """Return the rows of a request among the functions that the index found, in their order; the right one is never inserted."""
+    answer = next((tool for tool in offered if tool.name == named), None)
+    if answer is None and right is not None and draw.random() < 0.7:
+        return  # otherwise a function that was not found would be refused too often
     others = [tool for tool in offered if tool is not answer]
     if answer is not None and draw.random() < REFUSALS / 2 and others:
         offered, answer = others, None
@@ -335,35 +345,55 @@ def replace_values(value, changed):
     return changed.get(value, value) if type(value) is str else value
 
 
+class HubCards:
+    """The cards of an APIBench hub in an index. A popular API has many cards, one for each task that it is described for."""
+
+    def __init__(self, name, encoder):
+        self.name = name
+        self.lines = read_lines(DATA / "apibench" / FILES[name][0])
+        self._index, self._cards = ToolIndex(encoder), {}
+        repeated, layers = Counter(), defaultdict(list)
+        for card in self.lines:  # one server for each repetition of a name
+            layer = f"cards {repeated[card['api_name']]}"
+            layers[layer].append(Tool(card["api_name"], _card_text(card)))
+            self._cards[layer, card["api_name"]] = card
+            repeated[card["api_name"]] += 1
+        for server, tools in layers.items():
+            self._index.add(tools, server=server)
+
+    def search(self, request, count):
+        """Return the first APIs as `retrieve.call` offers them: functions, their numbers of cards, and their calls by name."""
+        hits = [self._cards[hit.server, hit.tool.name] for hit in self._index.search(request, 4 * count)]
+        cards = [(card_tool(card, self.name), card["api_call"]) for card in hits]
+        tools, counts = group_entries([tool for tool, _ in cards], count)
+        calls = {tool.name: call for tool, call in reversed(cards)}
+        return tools, counts, {tool.name: calls[tool.name] for tool in tools}
+
+
 def hub_rows(draw, copies, blocked):
-    """Return rows of APIBench's hubs: the cards that the index returns, wrong ones included, as functions."""
+    """Return rows of APIBench's hubs: the APIs that the index returns, in its order. Others are never inserted."""
     encoder = open_encoder()
     for name in FILES:
-        hub = Hub(name, encoder)
-        cards = {card["api_call"]: card for card in hub.cards}
-        counts = Counter(card["api_call"] for card in read_lines(DATA / "apibench" / FILES[name][0]))
+        hub = HubCards(name, encoder)
+        cards = {card["api_call"]: card for card in hub.lines}
+        counts = Counter(card["api_call"] for card in hub.lines)
         requests = [(request, call) for request, call in hub_requests(name, list(cards)) if call in cards]
         written = Counter(call for _, call in requests)
         for request, call in requests:
             if blocked.has(request):
                 continue
-            found = [hub.cards[hub._numbers[hit.tool.name]] for hit in hub._index.search(request, 8)]
+            found, _, calls = hub.search(request, 5)
+            right_name = next((key for key, value in calls.items() if value == call), None)
             # Requests for a card are as frequent as the card is in the database.
             for _ in range(min(max(round(copies * counts[call] / written[call]), 1), _MAX_HUB_COPIES)):
                 offered = found[: draw.choice((1, 3, 3, 3, 5))]
-                if all(card["api_call"] != call for card in offered) and draw.random() < 0.7:
-                    offered = offered[:-1]
-                    offered.insert(draw.randrange(len(offered) + 1), cards[call])
-                tools = {card["api_call"]: card_tool(card, name) for card in offered}
-                order = list(tools.values())
-                right = tools.pop(call, None)
-                if right is None and draw.random() < 0.7:
+                right = next((tool for tool in offered if tool.name == right_name), None)
+                if right is None and draw.random() < 0.8:
                     continue
+                others = [tool for tool in offered if tool is not right]
                 answer = None if right is None else (right, {})
                 may_refuse = right is None or draw.random() < 0.2
-                yield make_row(
-                    draw, request, list(tools.values()), answer, may_refuse=may_refuse, is_fixed=True, order=order
-                )
+                yield make_row(draw, request, others, answer, may_refuse=may_refuse, is_fixed=True, order=offered)
         encoder.save()
 
 
@@ -421,8 +451,7 @@ def command_rows(draw, copies, blocked):
         for _ in range(copies if right is not None else copies // 2):
             offered = found[: draw.choice((1, 2, 3, 3, 3))]
             if right is not None and all(tool.name != right.name for tool in offered):
-                offered = offered[:2]
-                offered.insert(draw.randrange(len(offered) + 1), right)
+                continue  # the index does not return it
             others = [tool for tool in offered if right is None or tool.name != right.name]
             is_refused = right is None or (others and draw.random() < 0.12)
             if others or not is_refused:

@@ -6,7 +6,7 @@ from math import exp, log
 import pytest
 
 from toolwire.ir.text import dumps
-from toolwire.local.choice import OPENING, choose, name_grammar, rank_priors, score_names
+from toolwire.local.choice import OPENING, choose, found_priors, name_grammar, rank_priors, score_names
 from toolwire.run.tools.refusal import NOTHING_FITS
 
 
@@ -145,6 +145,12 @@ def test_order_of_a_search_decides_between_similar_functions():
     assert choose(scores, scores, rank_priors(dict.fromkeys(reversed(names), 1))).name == "third"
     sure = {"first": log(0.98), "second": log(0.01), "third": log(0.01)}
     assert choose(sure, scores, rank_priors(dict.fromkeys(reversed(names), 1))).name == "first"
+
+
+def test_own_ranking_decides_between_similar_functions():
+    priors = found_priors({"near": 0, "far": 1})
+    assert choose({"far": -0.6, "near": -0.8}, {"far": -1.0, "near": -1.0}, priors).name == "near"
+    assert choose({"far": -0.01, "near": -9.0}, {"far": -1.0, "near": -1.0}, priors).name == "far"
 
 
 def test_api_with_many_entries_is_preferred():

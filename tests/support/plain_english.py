@@ -163,6 +163,7 @@ ALLOWED = (
     Allowed("src/toolwire/retrieve/ranking.py", "word", "the words that a query and a tool have in common"),
     Allowed("src/toolwire/retrieve/shared_index.py", "word", "an index contains real words"),
     Allowed("src/toolwire/retrieve/word_index.py", "word", "an index contains real words"),
+    Allowed("src/toolwire/local/nearest.py", "word", "functions are ranked by real words"),
     Allowed("src/toolwire/run/tools/words.py", "word", "it splits texts into real words"),
     Allowed("src/toolwire/retrieve/evaluation.py", "word", "an index contains real words"),
     Allowed("src/toolwire/retrieve/index_file.py", "word", "an index contains real words"),

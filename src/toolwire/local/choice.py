@@ -24,11 +24,13 @@ from ..run.tools.refusal import NOTHING_FITS, RANKED
 
 OPENING = '{"name":"'
 """The beginning of every call."""
-# Chosen by `bench/tool_calls/weights.py` on 49 requests of the development sets (`evaluation/dev.jsonl`, the platform, `toolwire do`): 44 are
-# right, and 39 with the most probable name. So few requests leave wide intervals.
-_WEIGHT = 0.7  # of the score of the model; a prior has the weight 1
-_USUAL = 0.75  # of the usual score
+# Chosen by `bench/tool_calls/weights.py` on 330 requests of the development sets (`evaluation/dev.jsonl`, the platform, `toolwire do`): 77 % are
+# right, and 69 % with the most probable name (docs/experiments/tool-calls.md).
+_WEIGHT = 0.5  # of the score of the model; a prior has the weight 1
+_USUAL = 0.5  # of the usual score
 _RANK = 2.0  # of the logarithm of a rank
+_FOUND = 1.5  # of the logarithm of a rank among functions without a ranking of the caller
+_REFUSAL = -1.0  # for `nothing_fits`
 _COUNT = 1.0  # of the logarithm of the number of entries: their share is the prior probability
 _REPEATED = 2.0  # for each earlier call of the turn; not measured
 _FLOOR = -16.0  # logarithm of the probability of a name that is not among the alternatives of a token
@@ -117,7 +119,10 @@ def choose(scores: Mapping[str, float], usual: Mapping[str, float], priors: Mapp
     """
     usual = _normalise(usual)
     known = _normalise(scores)
-    total = {name: _WEIGHT * (score - _USUAL * usual[name]) + priors.get(name, 0.0) for name, score in known.items()}
+    total = {
+        name: _WEIGHT * (score - _USUAL * usual[name]) + priors.get(name, _REFUSAL if name == NOTHING_FITS else 0.0)
+        for name, score in known.items()
+    }
     name = max(total, key=lambda one: total[one])
     # Priors and usual scores choose better, but they are no certainty: a margin decides whether a command runs.
     others = sum(exp(score) for other, score in known.items() if other != name)
@@ -127,6 +132,11 @@ def choose(scores: Mapping[str, float], usual: Mapping[str, float], priors: Mapp
 def rank_priors(counts: Mapping[str, int]) -> dict[str, float]:
     """Return the prior of each function of a ranking, the best first, with its number of entries."""
     return {name: _COUNT * log(count) - _RANK * log1p(rank) for rank, (name, count) in enumerate(counts.items())}
+
+
+def found_priors(ranks: Mapping[str, int]) -> dict[str, float]:
+    """Return the priors of functions that the local model has ranked itself."""
+    return {name: -_FOUND * log1p(rank) for name, rank in ranks.items() if rank}
 
 
 def add_calls(priors: Mapping[str, float], calls: Mapping[str, int]) -> dict[str, float]:

@@ -10,6 +10,7 @@ so that every finished call is valid.
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import os
 from collections.abc import AsyncGenerator, Iterator
@@ -111,7 +112,7 @@ class LocalModel:
         request = replace(request, messages=shorten_results(request.messages, shortened))
         if requires_call(request) or not (forbids_calls(request) or ends_with_result(request)):
             try:
-                plan = plan_call(request)
+                plan = await asyncio.to_thread(plan_call, request)  # it may encode declarations
             except ConfigError as error:  # a call is required, but no such tool is declared
                 raise UpstreamError(Fault("invalid_request", error.message, 400, param="tool_choice")) from None
             except SchemaError as error:  # arguments without a valid value, such as a minimum above the maximum

@@ -26,13 +26,13 @@ from ..ir.text import dumps
 from ..ir.tools import Tool, ToolChoice
 from ..ir.value import Value
 from ..run.tools.refusal import NOTHING, NOTHING_FITS
-from ..run.tools.words import choose_by_words, rank_by_words
 from ..text import get
 from ..text.engine.prompt import ResultTemplate
 from ..wire import get as get_wire
 from ..wire.protocol import Encoded
-from .choice import add_calls, calls_of_turn, name_grammar, read_ranks, without_ranks
+from .choice import add_calls, calls_of_turn, found_priors, name_grammar, read_ranks, without_ranks
 from .grammar import build_grammar, unenforced_keywords
+from .nearest import rank_functions
 from .values import RequestValues, value_text
 
 _SYSTEM = "Tell the user the result in one sentence."
@@ -269,7 +269,8 @@ def plan_call(request: Request) -> Plan:
     """
     may_refuse = not requires_call(request)
     left_out = Losses()
-    tools, choice = _nearest_tools(request, left_out), request.choice
+    tools, ranks = _nearest_tools(request, left_out)
+    choice = request.choice
     if may_refuse:
         tools = tools if declares_nothing(request) else (*tools, NOTHING)
         if choice is not None and choice.names:
@@ -289,28 +290,28 @@ def plan_call(request: Request) -> Plan:
     losses.extend(left_out)
     _report_call(request, {tool.name for tool in functions}, losses)
     calls = said.output.schema["properties"]["tool_call"]
-    priors = add_calls(read_ranks(request), calls_of_turn(request))
+    priors = add_calls(read_ranks(request) or found_priors(ranks), calls_of_turn(request))
     shapes = tuple(calls.get("anyOf", [calls]))
     return Plan({**_GREEDY, **body}, emulation, tuple(losses), shapes, priors, value_text(request))
 
 
-def _nearest_tools(request: Request, losses: Losses) -> tuple[Tool, ...]:
-    """Return the tools to offer, at most `MAX_TOOLS` functions, and report the others."""
+def _nearest_tools(request: Request, losses: Losses) -> tuple[tuple[Tool, ...], dict[str, int]]:
+    """Return the tools to offer, at most `MAX_TOOLS` functions, the best first, with their ranks. Report the others."""
     functions = [tool for tool in request.tools if tool.kind != "builtin" and tool.name != NOTHING_FITS]
-    if len(functions) <= MAX_TOOLS or (request.choice is not None and request.choice.names):
-        return request.tools
-    if read_ranks(request):
-        ranked = functions[:MAX_TOOLS]
-    else:
-        chosen = choose_by_words(request, functions, MAX_TOOLS)
-        ranked = rank_by_words(_last_prompt(request), chosen, MAX_TOOLS)
-        ranked += [tool for tool in chosen if tool not in ranked]
+    if request.choice is not None and request.choice.names:
+        return request.tools, {}
+    found: dict[str, tuple[Tool, int]] = {}
+    ranked = functions[:MAX_TOOLS]
+    if not read_ranks(request):
+        found = rank_functions(_last_prompt(request), functions, MAX_TOOLS)
+        ranked = [tool for tool, _ in found.values()]
     # By name: thousands of comparisons of whole declarations would block the event loop.
     dropped = {tool.name for tool in functions} - {tool.name for tool in ranked}
     for index, tool in enumerate(request.tools):
         if tool.kind != "builtin" and tool.name in dropped:
             losses.add(join("tools", index), "function", "dropped", "others fit the text of the prompt better", "info")
-    return (*ranked, *(tool for tool in request.tools if tool.kind == "builtin" or tool.name == NOTHING_FITS))
+    others = (tool for tool in request.tools if tool.kind == "builtin" or tool.name == NOTHING_FITS)
+    return (*ranked, *others), {name: rank for name, (_, rank) in found.items()}
 
 
 def _last_prompt(request: Request) -> str:
