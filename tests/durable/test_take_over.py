@@ -74,7 +74,7 @@ def test_run_that_was_cancelled_during_its_take_over_stays_cancelled(runs, kill_
         update(*arguments, **options)
 
     monkeypatch.setattr(runs.client, "update_workflow_attributes", cancel_and_update)
-    WorkerRounds(runs, "other", "v1", 1.0).perform()
+    WorkerRounds(runs, "other", "v1", 1.0).perform(set)
     assert runs.report(run_id).status == "cancelled"
     assert runs.store.records("unknown") == []  # the heartbeat of the worker that died
 

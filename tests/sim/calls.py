@@ -172,8 +172,10 @@ class Calls:
     async def disturb(self) -> None:
         """Kill, pause and cut off processes, and set clocks, until the faults end."""
         world, draw = self.world, self.world.random
-        while world.is_chaotic:
+        while True:
             await asyncio.sleep(draw.expovariate(1 / 25.0))
+            if not world.is_chaotic:
+                break
             alive = [process for process in self.processes if process.is_alive]
             victim, event = draw.choice(alive), draw.random()
             if event < 0.4:

@@ -18,17 +18,19 @@ import asyncio
 import contextvars
 import random
 import secrets
+import sys
 import time
+import traceback
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 from unittest import mock
 
-from greenlet import getcurrent, greenlet
+from greenlet import GreenletExit, getcurrent, greenlet
 
 from toolwire.ir.errors import StoreError
 
@@ -136,9 +138,14 @@ class Process:
         context = contextvars.copy_context()
         context.run(_process.set, self)
         task = self.world.loop.create_task(work, context=context)
-        task._log_destroy_pending = False  # a dead process leaves its tasks
-        self.world.tasks.append(task)
+        task.add_done_callback(self._note_failure)
         return task
+
+    def _note_failure(self, task: asyncio.Task[Any]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None and not self.world.is_over:
+            self.world.note("".join(traceback.format_exception(error)))
+            with suppress(Violation):
+                self.world.fail(f"{self.name} failed: {error!r}")
 
     def kill(self) -> None:
         self.world.note(f"{self.name} is killed")
@@ -188,6 +195,7 @@ class Pool:
                 self._free -= 1
                 thread = greenlet(lambda f=future, w=work: self._run(f, w))
                 thread.gr_context = context
+                present_world().threads.append(thread)
                 present_world().loop.call_soon(thread.switch, context=context.copy())
 
     def _run(self, future: Future[Any], work: Callable[[], Any]) -> None:
@@ -211,7 +219,10 @@ class World:
         self.chaos_ends = float("inf")
         self.log: list[str] = []
         self.load: Counter[str] = Counter()  # operations of stores, by name
+        # Kept to the end: what is collected before runs its `finally`, and a dead process must not.
         self.tasks: list[asyncio.Task[Any]] = []
+        self.threads: list[greenlet] = []
+        self.is_over = False
         self._pools: dict[int, tuple[Any, Pool]] = {}
         self._violations: list[BaseException] = []
         # Some worlds have a good network, some a bad one: faults that are always mixed hide what one kind alone causes.
@@ -240,10 +251,23 @@ class World:
 
     def block(self, seconds: float) -> None:
         """Let the greenlet wait for virtual seconds."""
+        self.loop.call_later(seconds, self._leave())
+        getcurrent().parent.switch()
+
+    def wait(self, future: Future[Any]) -> Any:
+        """Let the greenlet wait for a future, and return its result."""
+        resume = self._leave()
+        future.add_done_callback(lambda _: self.loop.call_soon(resume))
+        getcurrent().parent.switch()
+        return future.result()
+
+    def _leave(self) -> Callable[[], Any]:
+        """Return the function that lets this greenlet go on."""
         me = getcurrent()
+        if self.is_over:
+            raise GreenletExit
         assert me.parent is not None, "a blocking call on the event loop"
-        self.loop.call_later(seconds, me.switch)
-        me.parent.switch()
+        return me.switch
 
     def pool_of(self, executor: Any) -> Pool:
         if id(executor) not in self._pools:
@@ -254,6 +278,7 @@ class World:
         """Run the scenario to its end. Raise the first violation."""
         self._context = contextvars.copy_context()
         self._context.run(_world.set, self)
+        self.loop.set_task_factory(self._make_task)
         with self._replaced():
             task = self.loop.create_task(main, context=self._context)
             try:
@@ -265,14 +290,29 @@ class World:
             finally:
                 self._end()
 
+    def _make_task(self, loop: SimLoop, work: Any, **options: Any) -> asyncio.Task[Any]:
+        task: asyncio.Task[Any] = asyncio.Task(work, loop=loop, **options)
+        task._log_destroy_pending = False  # a dead process leaves its tasks
+        self.tasks.append(task)
+        return task
+
     def _end(self) -> None:
-        """Close what still waits, without effect: every task belongs to a process, and none is alive any more."""
-        unfinished = [task for task in asyncio.all_tasks(self.loop) if not task.done()]
-        for task in unfinished:
-            task._log_destroy_pending = False
-        self.ended = unfinished  # not collected before the loop is
+        """Close what still waits, without effect."""
+        self.is_over = True
+        hook, sys.unraisablehook = sys.unraisablehook, lambda unraisable: None
+        for thread in self.threads:
+            with suppress(BaseException):
+                thread.throw(GreenletExit)
+        for task in self.tasks:
+            with suppress(BaseException):
+                task.get_coro().close()
+            if task.done() and not task.cancelled():
+                task.exception()
         self.loop.set_exception_handler(lambda loop, context: None)
         self.loop.close()
+        self.tasks.clear()
+        self.threads.clear()
+        sys.unraisablehook = hook
 
     @contextmanager
     def _replaced(self):
@@ -315,9 +355,11 @@ def present_process() -> Process:
 class Link:
     """The connection of a process to a server. `call` performs an operation there, from a greenlet."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: Process, *, repeats: bool = True) -> None:
+        """`repeats`: the driver repeats a request if its connection was lost."""
         self._process = process
         self._world = process.world
+        self._repeats = repeats
 
     def call(self, name: str, operation: Callable[[], Any]) -> Any:
         """Send a request, and return its result. Raise StoreError if there is no reply in time.
@@ -336,7 +378,7 @@ class Link:
             world.later(TIMEOUT + world.random.uniform(0.0, 60.0), self._perform_late, operation)
             return self._give_up(name, "is late")
         result = _attempt(operation)
-        if fate < 0.7 * world.loss:
+        if self._repeats and fate < 0.7 * world.loss:
             world.block(reply)
             result = _attempt(operation)
         world.block(reply)

@@ -2,11 +2,15 @@
 
     heartbeat   A record in the store, with a lease. A worker whose lease has expired counts as dead.
     take over   The workflows of dead workers are put back into their queues (`resume_workflow`).
+    put back    So are those that this worker was given and does not execute.
     wake        A run that waited and was decided, by whatever process, gets its next segment.
 
 DBOS recovers the workflows of other executors only with its commercial service. Its public interface lists them by
 executor, and resumes them, also those of a live executor. So the heartbeats decide, and a claim in the store lets one
 worker at a time take over from a dead one. A worker that was only paused is fenced (`worker`).
+
+DBOS gives workflows to a worker in one transaction (`start_queued_workflows`), which it does not repeat. If the reply to
+its commit is lost, they belong to a live worker that does not know them, so nobody would take them over (tests/sim).
 """
 
 from __future__ import annotations
@@ -14,6 +18,8 @@ from __future__ import annotations
 import logging
 import secrets
 import time
+from collections.abc import Callable, Collection
+from typing import Any
 
 from ..ir.errors import ConfigError, StoreError
 from ..run.values.records import DAY, Claim
@@ -27,6 +33,9 @@ _log = logging.getLogger("toolwire.durable")
 # worker that takes over may die, too.
 _TAKE_OVER_SECONDS = 10.0
 _MAX_TAKE_OVERS = 100  # as DBOS's own limit: a run that kills every worker must end
+# Seconds in which a worker begins a workflow that it was given, or DBOS records its outcome: it takes milliseconds, and
+# nothing is lost if it takes longer, because a segment that is executed twice continues where the store is.
+_UNSTARTED_SECONDS = 60.0
 _MAX_READY = 1000  # runs that one round looks at: those in progress and those to wake
 _WORKFLOWS = [RUN_WORKFLOW, SCHEDULE_WORKFLOW]
 _BEGUN = "begun_at"  # the attribute of a workflow that has the time at which its run began
@@ -43,6 +52,7 @@ class WorkerRounds:
         self._heartbeat = heartbeat
         self._token = secrets.token_hex(16)
         self._take_over_after = 0.0  # monotonic time
+        self._unstarted: dict[str, float] = {}  # workflows that are not executed here, and since when (monotonic)
 
     def begin_heartbeat(self) -> None:
         key = f"{WORKER_KEY}{self._executor_id}"
@@ -64,9 +74,13 @@ class WorkerRounds:
     def distrust_heartbeats(self) -> None:
         """Take over nothing for a while: while a database is away, the leases of all workers expire."""
         self._take_over_after = time.monotonic() + self._heartbeat
+        self._unstarted = {}  # DBOS cannot record an outcome either
 
-    def perform(self) -> set[str]:
-        """Take over from dead workers, wake decided runs, and return the workflows that this worker executes."""
+    def perform(self, executing: Callable[[], Collection[str]]) -> set[str]:
+        """Take over from dead workers, wake decided runs, and return the workflows that this worker was given.
+
+        `executing` returns those that it executes, also before and after their runs.
+        """
         # One query for all tasks. Its rows are the runs in progress on all machines, without their prompts.
         pending = self._runs.client.list_workflows(
             status="PENDING", name=_WORKFLOWS, load_input=False, load_output=False
@@ -75,8 +89,22 @@ class WorkerRounds:
             for executor_id in sorted({workflow.executor_id for workflow in pending} - {self._executor_id, None}):
                 if not self._is_alive(executor_id):
                     self._take_over(executor_id)
+        own = [workflow for workflow in pending if workflow.executor_id == self._executor_id]
+        self._put_back_unstarted(own, executing())
         self._wake()
-        return {workflow.workflow_id for workflow in pending if workflow.executor_id == self._executor_id}
+        return {workflow.workflow_id for workflow in own}
+
+    def _put_back_unstarted(self, own: list[Any], executing: Collection[str]) -> None:
+        """Put the workflows back into their queues that this worker has not executed for a while."""
+        now = time.monotonic()
+        unstarted = [workflow for workflow in own if workflow.workflow_id not in executing]
+        self._unstarted = {
+            workflow.workflow_id: self._unstarted.get(workflow.workflow_id, now) for workflow in unstarted
+        }
+        for workflow in unstarted:
+            if now >= self._unstarted[workflow.workflow_id] + _UNSTARTED_SECONDS:
+                _log.warning("put run %s back into its queue: it was not begun", workflow.workflow_id)
+                self._resume(workflow)
 
     def _is_alive(self, executor_id: str) -> bool:
         record = self._runs.store.get(f"{WORKER_KEY}{executor_id}")
@@ -129,11 +157,15 @@ class WorkerRounds:
                     continue
                 _log.warning("take over run %s of worker %s, which died", workflow.workflow_id, executor_id)
                 client.update_workflow_attributes(workflow.workflow_id, {"take_overs": count}, merge=True)
-                if self.is_in_progress(workflow.workflow_id, executor_id):  # DBOS resumes a cancelled workflow, too
-                    client.resume_workflow(workflow.workflow_id, queue_name=workflow.queue_name)
+                self._resume(workflow)
             self._runs.store.resolve(f"{WORKER_KEY}{executor_id}", None)
         finally:
             self._runs.store.release(claim.key, claim.token)
+
+    def _resume(self, workflow: Any) -> None:
+        """Put a workflow back into its queue, unless it was cancelled or taken over: DBOS resumes these, too."""
+        if self.is_in_progress(workflow.workflow_id, workflow.executor_id):
+            self._runs.client.resume_workflow(workflow.workflow_id, queue_name=workflow.queue_name)
 
     def _wake(self) -> None:
         """Enqueue the next segment of each run that waited and was decided, itself or in the run of a subagent."""
