@@ -20,7 +20,7 @@ from toolwire.ir.parts import ToolResult
 from toolwire.net.stores.memory import MemoryStore
 from toolwire.net.stores.sqlite import SqliteStore
 from toolwire.run.calls.context import NotExecuted
-from toolwire.run.values.records import DAY
+from toolwire.run.values.records import DAY, MAX_LEASE
 from toolwire.run.values.results import result_code
 
 CHAOS = 400.0  # virtual seconds with faults
@@ -110,14 +110,15 @@ class Calls:
             opened = MemoryStore(self.machine.wall, ticks)
         self.store = MonitoredStore(world, self.machine, opened, has_ticks=has_ticks)
         self.lease = draw.choice((5.0, 30.0))
-        self.ttl = draw.choice((3600.0, DAY, 3 * DAY))
+        self.ttl = draw.choice((DAY / 6, DAY, 3 * DAY))
         self.effects = Effects(world, draw.choice((1.0, 20.0)))
         # Jumps past the time to live are harmless only with ticks; a server's clock is trusted (docs/stores.md).
-        self.jumps = (-3600.0, -20.0, 20.0, 3600.0, 90 * DAY) if has_ticks else (-20.0, 5.0, 60.0)
+        self.jumps = (-3600.0, -20.0, 20.0, 3600.0, 90 * DAY, -90 * DAY) if has_ticks else (-20.0, 5.0, 60.0)
         self.wanted = [(name, n) for name in ("pay", "ship", "put", "book") for n in range(draw.randint(1, 2))]
         self.processes: list[Process] = []
         self.results: dict[tuple[str, int], set[str]] = defaultdict(set)
         self.names = 0
+        self.jumped = False
 
     def start_process(self) -> Process:
         self.names += 1
@@ -188,6 +189,7 @@ class Calls:
             else:
                 machine = draw.choice((self.machine, victim.machine))
                 machine.offset += draw.choice(self.jumps)
+                self.jumped = True
                 world.note(f"a clock jumps to {machine.offset:+.0f} s")
         for process in self.processes:
             process.cut_off_until = 0.0
@@ -205,6 +207,8 @@ class Calls:
             for process in self.processes:
                 process.kill()
             await asyncio.sleep(2 * self.lease + 120.0)
+        if self.jumped and any(record.state == "running" for record in self.store.store.records()):
+            await asyncio.sleep(MAX_LEASE)  # the longest time for which a lease lasts that was made by a wrong clock
         done = await self.check_end()
         if done:
             await self.check_time_to_live(done)

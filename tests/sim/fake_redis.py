@@ -7,7 +7,6 @@ from typing import Any
 from sim.world import Link, Process, in_thread
 from toolwire.gateway.keys import MAX_AHEAD, SLICES
 from toolwire.gateway.state.redis_stores import _ADMIT, _SPEND
-from toolwire.ir.errors import StoreError
 
 
 class FakeRedis:
@@ -114,10 +113,10 @@ class RemoteSql:
     def transact(self, work: Callable[[Any], Any], writes: bool = True, /) -> Any:
         return self._link.call("sql transaction", lambda: self._server.transact(work, writes))
 
+    def execute(self, *statements: tuple[str, Any]) -> list[list[Any]]:
+        return self._link.call("sql statements", lambda: self._server.execute(*statements))
+
     def now(self, _: Any) -> float:
         return self._now()
 
     def close(self) -> None: ...
-
-
-__all__ = ["FakeRedis", "RemoteRedis", "RemoteSql", "StoreError"]

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import structs
 
 from sim.world import Link, Machine, Process, World, present_process
-from toolwire.run.values.records import DAY, WEEK, Claim
+from toolwire.run.values.records import DAY, MAX_LEASE, WEEK, Claim
 
 _ROUNDING = 1e-3  # seconds; times are floats of 1.7e9
 
@@ -77,7 +77,11 @@ class MonitoredStore:
         return held.state == "done" and not has_jumped and held.ends[0] <= self._now() - _ROUNDING
 
     def _is_unknown(self, held: Held) -> bool:
-        return held.state == "unknown" or (held.state == "running" and held.lease_until <= self._now())
+        return held.state == "unknown" or (held.state == "running" and self._is_over(held.lease_until))
+
+    def _is_over(self, lease_until: float) -> bool:
+        """Return True for a lease that has ended, or ends so late that it was made while the clock was ahead."""
+        return not 0 < lease_until - self._now() <= MAX_LEASE
 
     # records
 
@@ -223,7 +227,7 @@ class MonitoredStore:
         return None if run is None or max(run.expires_at, run.lease_until) <= self._now() else run
 
     def _is_free(self, run: Run, token: str) -> bool:
-        return run.token in ("", token) or run.lease_until <= self._now()
+        return run.token in ("", token) or self._is_over(run.lease_until)
 
     def rows(self, run_id: str, start: int, stop: int) -> Any:
         return self.store.runs.rows(run_id, start, stop)

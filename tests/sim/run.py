@@ -17,7 +17,7 @@ from pathlib import Path
 if __name__ == "__main__":  # as pytest does it
     sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "support")]
 
-SCENARIOS = ("calls", "runs", "limits")
+SCENARIOS = ("calls", "runs", "limits", "locks", "failover")
 _LOG_LINES = 40  # of a schedule that failed
 
 

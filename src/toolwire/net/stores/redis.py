@@ -28,6 +28,7 @@ from typing import Any
 
 from ...run.values.records import (
     DAY,
+    MAX_LEASE,
     PAGE_ROWS,
     WEEK,
     Claim,
@@ -50,6 +51,12 @@ _RUN_INDEX = PREFIX + b"runs"
 _RUN_ENDS = PREFIX + b"run_ends"
 _STAGED_SECONDS = 3600  # a process that stages rows takes them within seconds, unless it is killed
 
+# A lease that has ended, or that was made while the clock was ahead.
+_LEASE_RULE = f"""
+local function is_over(lease_until)
+  return tonumber(lease_until) <= now or tonumber(lease_until) > now + {MAX_LEASE}
+end
+"""
 # KEYS: the run, the indexes by creation and by expiry, the log. ARGV[1]: the id of the run. Times are in seconds, with
 # microseconds.
 _RUN_HEAD = f"""
@@ -57,6 +64,7 @@ local run, index, ends, log, id = KEYS[1], KEYS[2], KEYS[3], KEYS[4], ARGV[1]
 local clock = redis.call('TIME')
 local now = clock[1] + clock[2] / 1000000
 local function after(seconds) return string.format('%.6f', now + tonumber(seconds)) end
+{_LEASE_RULE}
 local function fields()
   local found = redis.call('HMGET', run, 'version', 'status', 'token', 'summary', 'lease_until', 'expires_at',
     'created_at', 'updated_at', 'tenant', 'rows', 'digest')
@@ -67,7 +75,7 @@ local function exists(found)
   return found[1] and math.max(tonumber(found[5]), tonumber(found[6])) > now
 end
 local function is_free(found, token)
-  return found[3] == '' or found[3] == token or tonumber(found[5]) <= now
+  return found[3] == '' or found[3] == token or is_over(found[5])
 end
 local function expire()
   local found = redis.call('HMGET', run, 'lease_until', 'expires_at')
@@ -257,11 +265,15 @@ def _to_run(run_id: bytes, found: Any) -> StoredRun:
 _INDEXES = (PREFIX + b"open", PREFIX + b"done", PREFIX + b"ends")
 
 # KEYS: the record, open, done, ends. ARGV[1]: the caller's key. Times are in seconds, with microseconds.
-_HEAD = """
+_HEAD = (
+    """
 local record, open, done, ends, key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], ARGV[1]
 local clock = redis.call('TIME')
 local now = clock[1] + clock[2] / 1000000
 local function after(seconds) return string.format('%.6f', now + tonumber(seconds)) end
+"""
+    + _LEASE_RULE
+    + """
 local function is(token, state)
   local found = redis.call('HMGET', record, 'token', 'state')
   return found[1] == token and found[2] == state
@@ -274,7 +286,7 @@ local function effective_record()
   local found = fields()
   if not found[1] then return nil end
   if found[3] == 'done' and tonumber(found[6]) <= now then return nil end
-  if found[3] == 'running' and tonumber(found[5]) <= now then found[3] = 'unknown' end
+  if found[3] == 'running' and is_over(found[5]) then found[3] = 'unknown' end
   return found
 end
 local function forget()
@@ -290,6 +302,7 @@ local function finish(result, ttl)
   if tonumber(over) < 1e11 then redis.call('PEXPIREAT', record, string.format('%.0f', math.ceil(over * 1000))) end
 end
 """
+)
 _CLAIM = """
 local tool, fingerprint, token, lease, ttl, reclaim = unpack(ARGV, 2)
 local there = effective_record()
