@@ -106,8 +106,9 @@ redis.call('HSET', run, 'version', string.format('%.0f', found[1] + 1), 'status'
   'summary', summary, 'tenant', tenant, 'digest', digest, 'rows', redis.call('LLEN', log),
   'lease_until', lease_until, 'expires_at', after(ttl), 'created_at', found[7], 'updated_at', after(0))
 redis.call('ZADD', index, found[7], id)
-expire()
-return fields()
+local stored = fields()
+expire()  -- last: it deletes a run whose time to live is over
+return stored
 """
 _GET_RUN = """
 local found = fields()
@@ -119,8 +120,9 @@ local token, seconds = unpack(ARGV, 2)
 local found = fields()
 if not exists(found) or not is_free(found, token) then return nil end
 redis.call('HSET', run, 'token', token, 'lease_until', after(seconds))
+local leased = fields()
 expire()
-return fields()
+return leased
 """
 _RENEW_LEASE = """
 local token, seconds = unpack(ARGV, 2)
