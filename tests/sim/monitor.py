@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import structs
 
-from sim.world import Link, Machine, Process, World, present_process
+from sim.world import Link, Machine, Process, World
 from toolwire.run.values.records import DAY, MAX_LEASE, WEEK, Claim
 
 _ROUNDING = 1e-3  # seconds; times are floats of 1.7e9
@@ -51,6 +51,7 @@ class MonitoredStore:
         self.opened = [store]
         self.held: dict[str, Held] = {}
         self.known: dict[str, Run] = {}
+        self.owners: dict[str, str] = {}  # names of processes, by the tokens of their runs' leases
         self._first_offset = machine.offset
         self._has_jumped = False
 
@@ -280,10 +281,13 @@ class MonitoredStore:
 class RemoteRuns:
     """The runs of a store as a process sees them."""
 
-    def __init__(self, call: Callable[..., Any]) -> None:
+    def __init__(self, call: Callable[..., Any], owners: dict[str, str], process: Process) -> None:
         self._call = call
+        self._owners = owners
+        self._process = process
 
     def append(self, run, rows, expected_version, **options):
+        self._owners[run.token] = self._process.name
         return self._call("append", run, rows, expected_version, **options)
 
     def rows(self, run_id, start, stop):
@@ -296,6 +300,7 @@ class RemoteRuns:
         return self._call("list", status, limit, tenant=tenant)
 
     def lease(self, run_id, token, seconds):
+        self._owners[token] = self._process.name
         return self._call("lease", run_id, token, seconds)
 
     def renew(self, run_id, token, seconds):
@@ -314,7 +319,7 @@ class RemoteStore:
     def __init__(self, server: MonitoredStore, process: Process) -> None:
         self._server = server
         self._link = Link(process)
-        self.runs = RemoteRuns(self._call)
+        self.runs = RemoteRuns(self._call, server.owners, process)
 
     def _call(self, name: str, *args: Any, **options: Any) -> Any:
         return self._link.call(name, lambda: getattr(self._server, name)(*args, **options))

@@ -144,9 +144,16 @@ class Runs:
         except StoreError:  # its first heartbeat failed: the process ends
             pass
         self.world.note(f"{process.name} has ended")
+        if stop.is_set() and not self.world.loss and not process.was_cut_off:
+            self.check_leases(process)
         process.kill()
-        if not stop.is_set():
-            await asyncio.sleep(0)  # never: the process is dead
+
+    def check_leases(self, process: Process) -> None:
+        """A worker that has stopped in good order leaves no lease: others continue its runs at once."""
+        now = self.server.wall()
+        for run_id, run in self.store.known.items():
+            if self.store.owners.get(run.token) == process.name and run.token and run.lease_until > now:
+                self.world.fail(f"{process.name} has stopped, and still leases {run_id}")
 
     def living(self) -> list[tuple[Process, asyncio.Event]]:
         return [(process, stop) for process, stop in self.workers if process.is_alive and not stop.is_set()]
@@ -216,7 +223,7 @@ class Runs:
             if event < 0.35:
                 process.kill()
                 self.start_worker()
-            elif event < 0.45:
+            elif event < 0.5:
                 world.note(f"{process.name} is told to stop")
                 stop.set()
                 self.start_worker()

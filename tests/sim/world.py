@@ -129,6 +129,7 @@ class Process:
         self.is_alive = True
         self.is_paused = False
         self.cut_off_until = 0.0
+        self.was_cut_off = False
         self.backlog: list[tuple[Callable[..., Any], tuple[Any, ...], contextvars.Context]] = []
         self.dbos: Any = None  # the singleton of DBOS in this process, see `fake_queues`
         self.shared: Any = None  # the parts of the scenario that the tools of this process use
@@ -170,6 +171,7 @@ class Process:
     def cut_off(self, seconds: float) -> None:
         """Lose all messages of this process for a while."""
         self.world.note(f"{self.name} is cut off for {seconds:.1f} s")
+        self.was_cut_off = True
         self.cut_off_until = self.world.loop.now + seconds
 
 
