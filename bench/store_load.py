@@ -176,7 +176,7 @@ def limiter_load(server: Any, url: str, counter: Counter, folder: Path) -> Itera
     loop.run_until_complete(limiter.admit(KEY))
     for label, work in (("limit check of a request", limiter.admit), ("tokens of an answer", limiter.spend)):
         arguments = (KEY,) if work == limiter.admit else (KEY, 100)
-        count, micros = measure(lambda _: loop.run_until_complete(work(*arguments)), counter, server)  # noqa: B023
+        count, micros = measure(lambda _: loop.run_until_complete(work(*arguments)), counter, server)
         yield label, count, micros
     if not isinstance(limiter, RedisLimiter):
         loop.run_until_complete(limiter._database.aclose())

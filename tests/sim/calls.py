@@ -137,8 +137,9 @@ class Calls:
             store=RemoteStore(self.store, process),
             lease=self.lease,
             ttl=self.ttl,
-            while_running=self.world.random.choice(("wait", "refuse")),
+            while_running=(waits := self.world.random.choice(("wait", "refuse"))),
         )
+        process.waits = waits == "wait"
         process.shared = self.effects
         return runner
 
@@ -159,6 +160,8 @@ class Calls:
         results = await runner.run(calls, run_id="run")
         for call, result in zip(wanted, results, strict=True):
             self.note_result(call, result)
+            if self.world.calm and present_process().waits and result_code(result) == "in_progress":
+                self.world.fail(f"{call} did not wait for the execution in progress")
         return dict(zip(wanted, results, strict=True))
 
     def note_result(self, call: tuple[str, int], result: ToolResult) -> None:
@@ -225,7 +228,7 @@ class Calls:
             code, count = result_code(result), self.effects.counts[call]
             if not result.is_error and call[0] != "put" and count != 1:
                 self.world.fail(f"{call} is done, and had its effect {count} times")
-            if result.is_error and code not in ("outcome_unknown",) and call[0] != "book":
+            if result.is_error and code != "outcome_unknown" and call[0] != "book":
                 self.world.fail(f"{call} is neither done nor unknown: {code}")
             if call[0] == "put" and result.is_error:
                 self.world.fail(f"{call} may be repeated, and is {code}")

@@ -149,7 +149,7 @@ class Failover:
         if self.state[target] != "up" and state == "up":
             seconds = now - self.down_since[target]
             # Before it is known, the requests of the longest silence; then trials: two a second without another target.
-            gateways = len([gateway for gateway in self.gateways])
+            gateways = len(self.gateways)
             most = gateways * (25 * 1.6 + FAILURE_LIMIT + 2.0 * seconds)
             if len(self.sent[target]) > most:
                 self.world.fail(f"{target} got {len(self.sent[target])} requests in {seconds:.0f} s while it was down")

@@ -50,6 +50,7 @@ class QueueDatabase:
         self._now = now
         self._owners = itertools.count(1)
         self.workflows: dict[str, Workflow] = {}
+        self.watch_attributes: Callable[[Workflow, dict[str, Any]], None] = lambda workflow, attributes: None
 
     def register_queue(self, name: str, **options: Any) -> None: ...
 
@@ -97,6 +98,7 @@ class QueueDatabase:
     def update_workflow_attributes(self, workflow_id: str, attributes: dict[str, Any], *, merge: bool) -> None:
         assert merge
         if workflow_id in self.workflows:
+            self.watch_attributes(self.workflows[workflow_id], attributes)
             self.workflows[workflow_id].attributes |= attributes
 
     def cancel_workflow(self, workflow_id: str) -> None:

@@ -10,15 +10,18 @@ Driven: `LimitWindow`, `admit_request`, `InProcessLimiter`, `FileLimiter`, `SqlL
 """
 
 import asyncio
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from sim.fake_redis import FakeRedis, RemoteRedis, RemoteSql
 from sim.world import Machine, Process, World, sim_folder
 from toolwire.gateway.config.settings import KeyRow
 from toolwire.gateway.faults import RateLimited
 from toolwire.gateway.keys import Caller, InProcessLimiter
+from toolwire.gateway.state import file_limits
 from toolwire.gateway.state.database import SqliteLink, StateDatabase
 from toolwire.gateway.state.file_limits import FileLimiter
 from toolwire.gateway.state.redis_link import RedisLink
@@ -67,6 +70,7 @@ class Limits:
         self.redis = FakeRedis(self.server.wall)
         self.sql = SqliteLink(str(folder / "limits.db"), LIMIT_TABLES)
         self.gateways: list[tuple[Process, Any]] = []
+        self.was_away = False
 
     def start_gateway(self) -> tuple[Process, Any]:
         number = len(self.gateways) + 1
@@ -97,6 +101,8 @@ class Limits:
             entry.retry_after = error.retry_after or 0.0
         except StoreError:
             entry.retry_after = -1.0  # unknown
+            if not self.is_strict:
+                self.world.fail(f"{caller.name}: refused because the state cannot be reached")
         else:
             entry.is_admitted = True
         entry.ended = loop.now
@@ -126,7 +132,7 @@ class Limits:
             await asyncio.sleep(draw.expovariate(1 / 30.0))
             if not world.is_chaotic:
                 break
-            process, limiter = draw.choice([entry for entry in self.gateways if entry[0].is_alive])
+            process, _ = draw.choice([entry for entry in self.gateways if entry[0].is_alive])
             event = draw.random()
             if self.jumps and event < 0.4:
                 before = self.server.offset
@@ -143,6 +149,9 @@ class Limits:
                 process.pause(draw.uniform(0.5, 10.0))
             elif self.kind != "file":
                 process.cut_off(draw.uniform(0.5, 10.0))
+            else:
+                self.was_away = True
+                world.cut_off_all(draw.uniform(0.5, 10.0))  # another program holds the lock of the file
 
     async def run(self) -> None:
         world = self.world
@@ -172,8 +181,9 @@ class Limits:
                 self.check_windows(caller.name, row, own, has_all_tokens=True)
         # A window by a clock that jumps is as long as the jump says. Without the state, the limits are those of each gateway,
         # and tokens that cannot be counted in the state are not.
-        if not self.jumps and (self.world.calm or self.is_strict or self.kind == "file"):
-            self.check_windows(caller.name, row, admitted, has_all_tokens=self.world.calm or self.kind == "file")
+        if not self.jumps and (self.world.calm or self.is_strict or (self.kind == "file" and not self.was_away)):
+            has_all_tokens = self.world.calm or (self.kind == "file" and not self.was_away)
+            self.check_windows(caller.name, row, admitted, has_all_tokens=has_all_tokens)
         if self.world.calm:
             for entry in asked:
                 if not entry.is_admitted:
@@ -232,7 +242,12 @@ class Limits:
 
 def simulate(seed: int) -> World:
     world = World(seed, calm=seed % 4 == 0)
-    with sim_folder() as folder:
+    try_lock = file_limits._try_lock
+
+    def try_file(descriptor: int) -> bool:
+        return world.loop.now >= world.away_until and try_lock(descriptor)
+
+    with sim_folder() as folder, mock.patch.object(file_limits, "_try_lock", try_file):
         scenario = Limits(world, folder)
         try:
             world.run(scenario.run())
@@ -240,11 +255,5 @@ def simulate(seed: int) -> World:
             scenario.sql.close()
             for _, limiter in scenario.gateways:
                 if isinstance(limiter, FileLimiter) and limiter._descriptor is not None:
-                    limiter._descriptor = close_descriptor(limiter._descriptor)
+                    os.close(limiter._descriptor)
     return world
-
-
-def close_descriptor(descriptor: int) -> None:
-    import os
-
-    os.close(descriptor)

@@ -117,7 +117,9 @@ class MonitoredStore:
         self._require(record.state == state, f"{record.key} is {record.state}, expected {state}")
         self._require(record.fingerprint == held.claim.fingerprint, f"{record.key} has another fingerprint")
         if state == "done":
-            self._require(record.result == held.result, f"{record.key} has the result {record.result}, not {held.result}")
+            self._require(
+                record.result == held.result, f"{record.key} has the result {record.result}, not {held.result}"
+            )
 
     def _require_time(self, found: float, expected: float, what: str) -> None:
         self._require(abs(found - expected) < _ROUNDING, f"{what} ends {found - expected:+.3f} s from where it should")
@@ -196,7 +198,9 @@ class MonitoredStore:
 
     # runs
 
-    def append(self, run: Any, rows: Any, expected: int, *, ttl: float = WEEK, lease: float = 60.0, restart: bool = False):
+    def append(
+        self, run: Any, rows: Any, expected: int, *, ttl: float = WEEK, lease: float = 60.0, restart: bool = False
+    ):
         before, now = self._live_run(run.run_id), self._now()
         version = 0 if before is None else before.version
         stored = self.store.runs.append(run, rows, expected, ttl=ttl, lease=lease, restart=restart)
@@ -205,6 +209,8 @@ class MonitoredStore:
         fits = version == expected and (before is None or before.tenant == run.tenant)
         is_free = before is None or self._is_free(before, run.token)
         name = f"append {expected + 1} of {run.run_id} by {run.token[:6]}"
+        if before is not None and before.token == run.token != "" and self._world.calm:
+            self._require(not self._is_over(before.lease_until), f"the lease of {run.run_id} was not renewed")
         if not (fits and is_free):
             self._require((stored is not None) == is_repeated, f"{name} returned {stored is not None}")
             return stored
@@ -248,7 +254,9 @@ class MonitoredStore:
         before = self._live_run(run_id)
         leased = self.store.runs.lease(run_id, token, seconds)
         is_free = before is not None and self._is_free(before, token)
-        self._require((leased is not None) == is_free, f"the lease of {run_id} for {token[:6]} was {leased is not None}")
+        self._require(
+            (leased is not None) == is_free, f"the lease of {run_id} for {token[:6]} was {leased is not None}"
+        )
         if leased is not None:
             self.known[run_id] = replace(before, token=token, lease_until=self._now() + seconds)
             self._require_time(leased.lease_until, self._now() + seconds, f"the lease of {run_id}")

@@ -93,7 +93,11 @@ def old_defects() -> Iterator[Mutant]:
         "Z17: records expire by the clock alone",
         "leases and fencing",
         ("net/stores/rules.py", "return min(self._wall(), self._ticks() + self._offset)", "return self._wall()"),
-        ("net/stores/rules.py", "return max(self._wall(), self._ticks() + self._offset) + ttl", "return self._wall() + ttl"),
+        (
+            "net/stores/rules.py",
+            "return max(self._wall(), self._ticks() + self._offset) + ttl",
+            "return self._wall() + ttl",
+        ),
     )
     yield _replaced(
         "X4: the time to live is fixed",

@@ -33,6 +33,7 @@ CHAOS = 150.0  # virtual seconds with faults
 LIMIT = 6_000.0  # virtual seconds for all runs to end after that: a delay after failures has ten minutes
 HEARTBEAT, POLL, LEASE = 15.0, 3.0, 30.0
 WRITES = 2  # of each run
+FAILURES = 8  # in a row, after which a run has failed
 REPETITIONS = 4  # of calls that were refused; a run that repeats a call more often ends by its budget
 
 
@@ -40,9 +41,10 @@ REPETITIONS = 4  # of calls that were refused; a run that repeats a call more of
 async def note(run: str, number: int) -> str:
     """Note a number for a run."""
     world = present_world()
-    await asyncio.sleep(world.random.uniform(0.0, 4.0))
-    present_process().shared.perform(run, number)
-    await asyncio.sleep(world.random.uniform(0.0, 4.0))
+    runs = present_process().shared
+    await asyncio.sleep(world.random.uniform(0.0, runs.longest))
+    runs.perform(run, number)
+    await asyncio.sleep(world.random.uniform(0.0, runs.longest))
     return f"noted {number}"
 
 
@@ -58,6 +60,8 @@ class FollowingModel:
     async def ask(self, request: Any) -> Any:
         world = present_world()
         await asyncio.sleep(world.random.uniform(0.1, 5.0))
+        if self._count == 0 or world.random.random() < 0.04:
+            raise ConnectionError("reset")
         results = [part for message in request.messages for part in message.parts if isinstance(part, ToolResult)]
         number = sum(not was_refused(result) for result in results)
         if number == self._count or len(results) - number == REPETITIONS:
@@ -84,7 +88,8 @@ def make_agents(store: RemoteStore, *, approves: bool) -> list[Agent[Any, Any]]:
         return ToolCall("d0", "take_notes", {"prompt": prompt})
 
     lead = Agent(FollowingModel(delegate, 1), Runner(delegation, **options), name="lead")
-    return [notes, lead]
+    broken = Agent(FollowingModel(call_note, 0), Runner(**options), name="broken")  # its model never answers
+    return [notes, lead, broken]
 
 
 class SimWorker(RunWorker):
@@ -106,7 +111,13 @@ class Runs:
             world, self.server, MemoryStore(self.server.wall, self.server.wall), has_ticks=False
         )
         self.queues = QueueDatabase(self.server.wall)
+        self.queues.watch_attributes = self.check_take_over
         self.approves = draw.random() < 0.4
+        self.longest = draw.choice((4.0, 4.0, 25.0))  # of half a write: also longer than the lease of its run
+        # Where the network is good, what a worker may do late is known.
+        self.is_prompt = not world.loss and world.delay <= 0.02
+        self.has_jumped = False
+        self.cancelled: dict[str, float] = {}  # when runs were cancelled
         self.effects: dict[tuple[str, int], int] = defaultdict(int)
         self.run_ids = [f"run{number}" for number in range(draw.randint(2, 4))]
         self.workers: list[tuple[Process, asyncio.Event]] = []
@@ -119,6 +130,23 @@ class Runs:
         self.world.note(f"effect {number} of {run}")
         if self.effects[run, number] > 1:
             self.world.fail(f"effect {number} of {run} happened twice")
+        late = self.world.loop.now - self.cancelled.get(run, float("inf"))
+        if late > 2 * self.longest + 2 * POLL + 5.0 and self.is_undisturbed(present_process()):
+            self.world.fail(f"effect {number} of {run} happened {late:.0f} s after the run was cancelled")
+
+    def is_undisturbed(self, process: Process) -> bool:
+        """Return True if nothing excuses a delay of this process."""
+        was_disturbed = process.was_cut_off or process.was_paused or self.world.loop.now < self.world.away_until + 10.0
+        return self.is_prompt and process.is_alive and not was_disturbed
+
+    def check_take_over(self, workflow: Any, attributes: dict[str, Any]) -> None:
+        """A worker that works is not taken for dead, also after the database was away."""
+        owner = next((process for process, _ in self.workers if process.name == workflow.executor_id), None)
+        if owner is None or "take_overs" not in attributes or workflow.status != "PENDING" or self.has_jumped:
+            return
+        is_stopping = any(process is owner and stop.is_set() for process, stop in self.workers)
+        if self.is_undisturbed(owner) and not is_stopping:
+            self.world.fail(f"{workflow.workflow_id} was taken from {owner.name}, which works")
 
     def open_runs(self, process: Process) -> DurableRuns:
         runs = DurableRuns("simulated.db")
@@ -144,7 +172,7 @@ class Runs:
         except StoreError:  # its first heartbeat failed: the process ends
             pass
         self.world.note(f"{process.name} has ended")
-        if stop.is_set() and not self.world.loss and not process.was_cut_off:
+        if stop.is_set() and self.is_undisturbed(process) and self.longest < HEARTBEAT:
             self.check_leases(process)
         process.kill()
 
@@ -164,6 +192,8 @@ class Runs:
         for number, run_id in enumerate(self.run_ids):
             agent = "lead" if number % 3 == 2 else "notes"
             await process.start(self.insist(runs.enqueue, agent, run_id, run_id=run_id))
+        if self.world.calm:
+            await process.start(self.insist(runs.enqueue, "broken", "broken", run_id="broken"))
 
     def start_person(self, name: str) -> Process:
         process = Process(self.world, name, Machine(self.world))
@@ -203,8 +233,10 @@ class Runs:
                 if self.world.is_chaotic and report.status == "running":
                     self.world.note(f"{run_id} is cancelled")
                     await in_thread(runs.cancel, run_id)
+                    self.cancelled[run_id] = self.world.loop.now
                 elif report.status in ("cancelled", "failed"):
                     self.world.note(f"{run_id} is resumed, {report.reason}")
+                    self.cancelled.pop(run_id, None)
                     await in_thread(runs.resume, run_id)
             except (StoreError, ConfigError):
                 continue
@@ -229,9 +261,12 @@ class Runs:
                 self.start_worker()
             elif event < 0.65:
                 process.pause(draw.choice((2.0, 20.0, 50.0)))
-            elif event < 0.85:
+            elif event < 0.8:
                 process.cut_off(draw.choice((2.0, 20.0, 50.0)))
+            elif event < 0.9:
+                world.cut_off_all(draw.choice((2.0, 20.0, 40.0)))
             else:
+                self.has_jumped = True
                 machine = draw.choice((self.server, process.machine))
                 machine.offset += draw.choice((-20.0, 5.0, 60.0))
                 world.note(f"a clock jumps to {machine.offset:+.0f} s")
@@ -262,6 +297,17 @@ class Runs:
             await asyncio.sleep(10.0)
         await asyncio.sleep(3 * LEASE + 60.0)  # a message may be a minute late
         await self.check_end()
+        await self.check_stop()
+
+    async def check_stop(self) -> None:
+        """Workers without runs stop at once."""
+        stopping = self.living()
+        for _, stop in stopping:
+            stop.set()
+        await asyncio.sleep(4.0)
+        for process, _ in stopping:
+            if process.is_alive and self.world.delay <= 0.02 and not process.is_paused:
+                self.world.fail(f"{process.name} has no run, and has not stopped")
 
     def is_over(self) -> bool:
         latest = {row.workflow_id.partition(":")[0]: row.status for row in self.queues.workflows.values()}
@@ -291,6 +337,10 @@ class Runs:
                 if result.is_error and self.world.calm:
                     self.world.fail(f"effect {number} of {run_id} is unknown, although nothing failed")
         now = self.server.wall()
+        if self.world.calm:
+            segments = [row for row in self.queues.workflows.values() if row.workflow_id.startswith("broken:")]
+            if len(segments) != FAILURES + 1 or segments[-1].output["state"] != "error":
+                self.world.fail(f"a run whose model never answers had {len(segments)} segments")
         leased = [run.run_id for run in self.store.store.runs.list() if run.token and run.lease_until > now]
         alive = {f"toolwire-worker/{process.name}" for process, _ in self.living()}
         running = {record.key for record in self.store.store.records("running")} - alive

@@ -9,7 +9,6 @@ import pytest
 
 from sim.fake_queues import QueueDatabase
 from sim.fake_redis import FakeRedis
-from stores.conftest import server, servers, store, store_url  # noqa: F401  # the fixtures of the real stores
 from toolwire.gateway.state.redis_stores import _ADMIT, _SPEND
 from toolwire.net.stores.memory import MemoryStore
 from toolwire.run.values.records import MAX_LEASE, Claim, StoredRun
@@ -75,7 +74,7 @@ def append(store, run, rows, version, ttl, lease, restart):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_memory_store_answers_as_the_real_ones(store, seed):  # noqa: F811
+def test_memory_store_answers_as_the_real_ones(store, seed):
     draw, fake, log = random.Random(seed), MemoryStore(), []
     for number in range(OPERATIONS):
         name, step = draw_step(draw)
@@ -229,5 +228,3 @@ def compare(draw, real, fake, owners):
         changed = {draw.choice("xy"): draw.randint(1, 9)}
         for queues in (real, fake):
             queues.update_workflow_attributes(workflow_id, changed, merge=True)
-
-

@@ -130,8 +130,10 @@ class Process:
         self.is_paused = False
         self.cut_off_until = 0.0
         self.was_cut_off = False
+        self.was_paused = False
         self.backlog: list[tuple[Callable[..., Any], tuple[Any, ...], contextvars.Context]] = []
         self.dbos: Any = None  # the singleton of DBOS in this process, see `fake_queues`
+        self.waits = False
         self.shared: Any = None  # the parts of the scenario that the tools of this process use
 
     def start(self, work: Any) -> asyncio.Task[Any]:
@@ -157,7 +159,7 @@ class Process:
     def pause(self, seconds: float) -> None:
         if self.is_alive and not self.is_paused:
             self.world.note(f"{self.name} is paused for {seconds:.1f} s")
-            self.is_paused = True
+            self.is_paused = self.was_paused = True
             self.world.later(seconds, self._resume)
 
     def _resume(self) -> None:
@@ -203,7 +205,7 @@ class Pool:
     def _run(self, future: Future[Any], work: Callable[[], Any]) -> None:
         try:
             result = work()
-        except BaseException as error:  # noqa: BLE001  # as a thread does
+        except BaseException as error:  # as a thread does
             future.set_exception(error)
         else:
             future.set_result(result)
@@ -219,6 +221,7 @@ class World:
         self.calm = calm
         self.loop = SimLoop(self)
         self.chaos_ends = float("inf")
+        self.away_until = 0.0  # the servers cannot be reached
         self.log: list[str] = []
         self.load: Counter[str] = Counter()  # operations of stores, by name
         # Kept to the end: what is collected before runs its `finally`, and a dead process must not.
@@ -238,6 +241,11 @@ class World:
     def note(self, text: str) -> None:
         """Add a line to the log of this run, which is printed with a violation."""
         self.log.append(f"{self.loop.now - 1_000.0:12.3f}  {text}")
+
+    def cut_off_all(self, seconds: float) -> None:
+        """Lose all messages for a while: the servers are away."""
+        self.note(f"all are cut off for {seconds:.1f} s")
+        self.away_until = self.loop.now + seconds
 
     def fail(self, text: str) -> None:
         """Report a violation, and end the run. `run` raises it: code of the package may catch what is raised here."""
@@ -394,7 +402,7 @@ class Link:
         _attempt(operation)
 
     def _is_cut_off(self) -> bool:
-        return self._world.loop.now < self._process.cut_off_until
+        return self._world.loop.now < max(self._process.cut_off_until, self._world.away_until)
 
     def _delay(self) -> float:
         """Draw a delay: mostly short, sometimes long."""

@@ -207,11 +207,14 @@ class RunWorker:
             except Exception as error:  # noqa: BLE001  # a worker without heartbeats loses all its runs
                 _log.warning("cannot renew the heartbeat: %s", describe_error(error))
 
+    def _executed_here(self) -> set[str]:
+        return set(self._executing.copy().values())  # a copy: other threads change it
+
     async def _perform_round(self) -> None:
         """Perform the tasks once. A database that is away is logged, and tried again in the next round."""
         before = dict(self._tasks)  # first: a workflow is this worker's before its run begins
         try:
-            owned = await self._in_thread(self._rounds.perform, lambda: set(list(self._executing.values())))
+            owned = await self._in_thread(self._rounds.perform, self._executed_here)
         except Exception as error:  # noqa: BLE001  # DBOS raises those of SQLAlchemy and of its drivers
             self._rounds.distrust_heartbeats()
             _log.warning("the queues cannot be read: %s", describe_error(error))

@@ -96,9 +96,7 @@ RETURNING {RUN_COLUMNS}
 _IS_HELD = f"id = %(id)s AND token = %(token)s AND token <> '' AND {_RUN_EXISTS}"
 _RENEW_LEASE = f"UPDATE toolwire_runs r SET lease_until = {NOW} + %(seconds)s WHERE {_IS_HELD}"
 _RELEASE_LEASE = f"UPDATE toolwire_runs r SET token = '', lease_until = 0 WHERE {_IS_HELD}"
-_DELETE_RUN = (
-    f"DELETE FROM toolwire_runs r WHERE id = %(id)s AND {_RUN_EXISTS} AND (r.token = '' OR {_IS_LEASE_OVER})"
-)
+_DELETE_RUN = f"DELETE FROM toolwire_runs r WHERE id = %(id)s AND {_RUN_EXISTS} AND (r.token = '' OR {_IS_LEASE_OVER})"
 _SWEEP_RUNS = f"""
 DELETE FROM toolwire_runs WHERE id IN (
     SELECT id FROM toolwire_runs r WHERE {_IS_RUN_EXPIRED} LIMIT %(most)s FOR UPDATE SKIP LOCKED
