@@ -32,7 +32,7 @@ from toolwire.net.stores import open_store
 from toolwire.run.values.records import Claim, StoredRun
 
 sys.path[:0] = [str(Path(__file__).parent.parent / "tests"), str(Path(__file__).parent.parent / "tests" / "support")]
-REPEATED = 1500  # of each operation, for its CPU
+REPEATED = 500  # of each operation, for its CPU
 ROW = b"x" * 1000  # an event of a short turn
 KEY = Caller("alice", KeyRow("", requests_per_minute=10**9, tokens_per_minute=10**9))
 SECONDS = 4.0  # virtual, of the simulation

@@ -32,7 +32,7 @@ from toolwire.testing import says
 CHAOS = 150.0  # virtual seconds with faults
 LIMIT = 6_000.0  # virtual seconds for all runs to end after that: a delay after failures has ten minutes
 HEARTBEAT, POLL, LEASE = 15.0, 3.0, 30.0
-WRITES = 2  # of each run
+WRITES = 3  # of each run
 FAILURES = 8  # in a row, after which a run has failed
 REPETITIONS = 4  # of calls that were refused; a run that repeats a call more often ends by its budget
 
@@ -131,7 +131,7 @@ class Runs:
         if self.effects[run, number] > 1:
             self.world.fail(f"effect {number} of {run} happened twice")
         late = self.world.loop.now - self.cancelled.get(run, float("inf"))
-        if late > 2 * self.longest + 2 * POLL + 5.0 and self.is_undisturbed(present_process()):
+        if late > self.longest + 1.2 * POLL + 3.0 and self.is_undisturbed(present_process()):
             self.world.fail(f"effect {number} of {run} happened {late:.0f} s after the run was cancelled")
 
     def is_undisturbed(self, process: Process) -> bool:
@@ -226,7 +226,7 @@ class Runs:
         """Cancel a run now and then, and resume it; at the end, resume what failed for a while."""
         runs = self.open_runs(present_process())
         while True:
-            await asyncio.sleep(self.world.random.expovariate(1 / 60.0))
+            await asyncio.sleep(self.world.random.expovariate(1 / 30.0))
             run_id = self.world.random.choice(self.run_ids)
             try:
                 report = await in_thread(runs.report, run_id)
@@ -287,10 +287,10 @@ class Runs:
             operator = self.start_person("operator")
             operator.start(self.operate())
             await self.disturb()
-        if not self.living():
-            self.start_worker()
         end = world.loop.now + LIMIT
         while not self.is_over():
+            if not self.living():  # also one whose first heartbeat failed ends
+                self.start_worker()
             if world.loop.now > end:
                 rows = [(row.workflow_id, row.status, row.executor_id) for row in self.queues.workflows.values()]
                 world.fail(f"runs have not ended: {rows}")
