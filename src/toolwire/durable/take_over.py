@@ -10,7 +10,7 @@ executor, and resumes them, also those of a live executor. So the heartbeats dec
 worker at a time take over from a dead one. A worker that was only paused is fenced (`worker`).
 
 DBOS gives workflows to a worker in one transaction (`start_queued_workflows`), which it does not repeat. If the reply to
-its commit is lost, they belong to a live worker that does not know them, so nobody would take them over (tests/sim).
+its commit is lost, they belong to a live worker that does not know them, and no other worker would take them over (tests/sim).
 """
 
 from __future__ import annotations

@@ -207,14 +207,11 @@ class RunWorker:
             except Exception as error:  # noqa: BLE001  # a worker without heartbeats loses all its runs
                 _log.warning("cannot renew the heartbeat: %s", describe_error(error))
 
-    def _executed_here(self) -> set[str]:
-        return set(self._executing.copy().values())  # a copy: other threads change it
-
     async def _perform_round(self) -> None:
         """Perform the tasks once. A database that is away is logged, and tried again in the next round."""
         before = dict(self._tasks)  # first: a workflow is this worker's before its run begins
         try:
-            owned = await self._in_thread(self._rounds.perform, self._executed_here)
+            owned = await self._in_thread(self._rounds.perform, lambda: set(self._executing.copy().values()))
         except Exception as error:  # noqa: BLE001  # DBOS raises those of SQLAlchemy and of its drivers
             self._rounds.distrust_heartbeats()
             _log.warning("the queues cannot be read: %s", describe_error(error))
@@ -237,7 +234,6 @@ class RunWorker:
             del self._executing[mark]
 
     def _execute_segment(self, segment: Job) -> dict[str, Any]:
-        """Execute a segment, and send its outcome to its webhook."""
         outcome = self._in_loop(self._execute(segment))
         if segment.webhook and outcome.state in ("done", "failed", "error", "waiting"):
             options: dbos.StepOptions = {
