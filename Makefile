@@ -9,7 +9,7 @@ WORKERS ?= auto
 # Tests start hundreds of processes; without cached bytecode each of them compiles the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo demo-cluster test test-all test-learn demo-learn test-console fuzz test-soak test-load test-mcp test-clients test-templates test-adapters test-peers check bench docs release format lock advisories clean
+.PHONY: help demo demo-cluster test test-all test-learn demo-learn test-console test-sim fuzz test-soak test-load test-mcp test-clients test-templates test-adapters test-peers check bench docs release format lock advisories clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -91,6 +91,11 @@ SECONDS ?= 60
 
 fuzz: $(VENV)/fuzz ## search for inputs that break a parser of untrusted bytes, SECONDS=60 for each; needs PYTHON=python3.12 or newer
 	$(BIN)/python tests/fuzz/run.py --seconds $(SECONDS)
+
+SEEDS ?= 1000
+
+test-sim: $(VENV)/test ## run SEEDS=1000 simulated schedules of each scenario: leases, durable runs, limits, locks and failover under crashes, partitions and clock jumps
+	$(BIN)/python tests/sim/run.py --seeds $(SEEDS)
 
 test-soak: $(VENV)/test ## run 200 kills per store instead of 20, and the gateway under load for two minutes
 	$(BIN)/python tests/load/soak_gateway.py

@@ -55,6 +55,7 @@ NAVIGATION: dict[str, list[str]] = {
         "docs/gateway-operations.md",
         "docs/operations/many-machines.md",
         "docs/operations/runbook.md",
+        "docs/operations/scale.md",
         "docs/gateway-observability.md",
         "docs/capabilities.md",
         "docs/vendors.md",

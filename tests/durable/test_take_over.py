@@ -77,7 +77,7 @@ def test_run_that_was_cancelled_during_its_take_over_stays_cancelled(runs, kill_
     monkeypatch.setattr(runs.client, "update_workflow_attributes", cancel_and_update)
     rounds = WorkerRounds(runs, "other", "v1", 60.0)
     rounds.begin_heartbeat()
-    rounds.perform()
+    rounds.perform(set)
     assert runs.report(run_id).status == "cancelled"
     assert runs.store.records("unknown") == []  # the heartbeat of the worker that died
 
@@ -91,14 +91,14 @@ def test_worker_whose_own_heartbeat_expired_takes_nothing_over_until_others_had_
     rounds = WorkerRounds(runs, "other", "v1", 1.0)
     rounds.begin_heartbeat()
     wait_until(lambda: not runs.live_versions(), 0.1)
-    rounds.perform()
+    rounds.perform(set)
     rounds.renew_heartbeat()
-    rounds.perform()
+    rounds.perform(set)
     assert runs.report(run_id).status == "running"
 
     def take_over():
         rounds.renew_heartbeat()
-        rounds.perform()
+        rounds.perform(set)
         return runs.report(run_id).status == "queued"
 
     wait_until(take_over, 0.2)
@@ -116,7 +116,7 @@ def test_decided_run_is_continued_whatever_else_is_in_the_store(runs, start_work
         runs.store.runs.append(StoredRun(f"leased-{number}", token="t"), [b""], 0)
         runs.store.runs.append(StoredRun(f"decided-{number}"), [b""], 0)
     approve_call(runs.store, run_id, "c0")
-    WorkerRounds(runs, "other", "v1", 60.0).perform()
+    WorkerRounds(runs, "other", "v1", 60.0).perform(set)
     report = runs.report(run_id)
     assert (report.status, report.segment) == ("queued", 2)
 

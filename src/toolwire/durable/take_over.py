@@ -2,11 +2,15 @@
 
     heartbeat   A record in the store, with a lease. A worker whose lease has expired counts as dead.
     take over   The workflows of dead workers are put back into their queues (`resume_workflow`).
+    put back    So are those that this worker was given and does not execute.
     wake        A run that waited and was decided, by whatever process, gets its next segment.
 
 DBOS recovers the workflows of other executors only with its commercial service. Its public interface lists them by
 executor, and resumes them, also those of a live executor. So the heartbeats decide, and a claim in the store lets one
 worker at a time take over from a dead one. A worker that was only paused is fenced (`worker`).
+
+DBOS gives workflows to a worker in one transaction (`start_queued_workflows`), which it does not repeat. If the reply to
+its commit is lost, they belong to a live worker that does not know them, and no other worker would take them over (tests/sim).
 """
 
 from __future__ import annotations
@@ -15,6 +19,8 @@ import logging
 import random
 import secrets
 import time
+from collections.abc import Callable, Collection
+from typing import Any
 
 from ..ir.errors import ConfigError, StoreError
 from ..run.values.records import DAY, Claim
@@ -32,6 +38,9 @@ _MAX_TAKE_OVERS = 100  # as DBOS's own limit: a run that kills every worker must
 # a hundred workers that read each other's would read ten thousand.
 _MAX_CHECKED = 8
 _MAX_READY = 1000  # decided runs that one round wakes; the next round wakes the next ones
+# Seconds in which a worker begins a workflow that it was given, or DBOS records its outcome: it takes milliseconds, and
+# nothing is lost if it takes longer, because a segment that is executed twice continues where the store is.
+_UNSTARTED_SECONDS = 60.0
 _BEGUN = "begun_at"  # the attribute of a workflow that has the time at which its run began
 _RECORD_NAME = "toolwire worker"  # of a heartbeat, which `toolwire run --list` prints
 
@@ -46,6 +55,7 @@ class WorkerRounds:
         self._heartbeat = heartbeat
         self._token = secrets.token_hex(16)
         self._take_over_after = 0.0  # monotonic time
+        self._unstarted: dict[str, float] = {}  # workflows that are not executed here, and since when (monotonic)
 
     def begin_heartbeat(self) -> None:
         key = f"{WORKER_KEY}{self._executor_id}"
@@ -73,9 +83,13 @@ class WorkerRounds:
         notices that by its own.
         """
         self._take_over_after = time.monotonic() + self._heartbeat
+        self._unstarted = {}  # DBOS cannot record an outcome either
 
-    def perform(self) -> set[str]:
-        """Take over from dead workers, wake decided runs, and return the workflows that this worker executes."""
+    def perform(self, executing: Callable[[], Collection[str]]) -> set[str]:
+        """Take over from dead workers, wake decided runs, and return the workflows that this worker was given.
+
+        `executing` returns those that it executes, also before and after their runs.
+        """
         # One query for all tasks. Its rows are the runs in progress on all machines, without their prompts.
         pending = self._runs.client.list_workflows(
             status="PENDING", name=WORKFLOWS, load_input=False, load_output=False
@@ -88,8 +102,22 @@ class WorkerRounds:
         if time.monotonic() >= self._take_over_after:
             for executor_id in dead:
                 self._take_over(executor_id)
+        own = [workflow for workflow in pending if workflow.executor_id == self._executor_id]
+        self._put_back_unstarted(own, executing())
         self._wake()
-        return {workflow.workflow_id for workflow in pending if workflow.executor_id == self._executor_id}
+        return {workflow.workflow_id for workflow in own}
+
+    def _put_back_unstarted(self, own: list[Any], executing: Collection[str]) -> None:
+        """Put the workflows back into their queues that this worker has not executed for a while."""
+        now = time.monotonic()
+        unstarted = [workflow for workflow in own if workflow.workflow_id not in executing]
+        self._unstarted = {
+            workflow.workflow_id: self._unstarted.get(workflow.workflow_id, now) for workflow in unstarted
+        }
+        for workflow in unstarted:
+            if now >= self._unstarted[workflow.workflow_id] + _UNSTARTED_SECONDS:
+                _log.warning("put run %s back into its queue: it was not begun", workflow.workflow_id)
+                self._resume(workflow)
 
     def _is_alive(self, executor_id: str) -> bool:
         record = self._runs.store.get(f"{WORKER_KEY}{executor_id}")
@@ -136,11 +164,15 @@ class WorkerRounds:
                     continue
                 _log.warning("take over %s of worker %s, which died", workflow.workflow_id, executor_id)
                 client.update_workflow_attributes(workflow.workflow_id, {"take_overs": count}, merge=True)
-                if self.is_in_progress(workflow.workflow_id, executor_id):  # DBOS resumes a cancelled workflow, too
-                    client.resume_workflow(workflow.workflow_id, queue_name=workflow.queue_name)
+                self._resume(workflow)
             self._runs.store.resolve(f"{WORKER_KEY}{executor_id}", None)
         finally:
             self._runs.store.release(claim.key, claim.token)
+
+    def _resume(self, workflow: Any) -> None:
+        """Put a workflow back into its queue, unless it was cancelled or taken over: DBOS resumes these, too."""
+        if self.is_in_progress(workflow.workflow_id, workflow.executor_id):
+            self._runs.client.resume_workflow(workflow.workflow_id, queue_name=workflow.queue_name)
 
     def _wake(self) -> None:
         """Enqueue the next segment of each run that waited and was decided, itself or in the run of a subagent."""

@@ -91,6 +91,7 @@ class RunWorker:
         self._poll = poll
         self._grace = grace
         self._tasks: dict[asyncio.Task[Any], str] = {}  # the workflow of each local run
+        self._executing: dict[object, str] = {}  # the workflow of each thread of DBOS that has one
         self._fenced: set[asyncio.Task[Any]] = set()  # runs that are no longer this worker's, and were cancelled
         self._rounds = WorkerRounds(runs, self.executor_id, self.version, heartbeat)
         self._threads = ThreadPoolExecutor(4, "toolwire-worker")
@@ -222,7 +223,7 @@ class RunWorker:
         """Perform the tasks once. A database that is away is logged, and tried again in the next round."""
         before = dict(self._tasks)  # first: a workflow is this worker's before its run begins
         try:
-            owned = await self._in_thread(self._rounds.perform)
+            owned = await self._in_thread(self._rounds.perform, lambda: set(self._executing.copy().values()))
         except Exception as error:  # noqa: BLE001  # DBOS raises those of SQLAlchemy and of its drivers
             self._rounds.distrust_heartbeats()
             _log.warning("the queues cannot be read: %s", describe_error(error))
@@ -237,7 +238,14 @@ class RunWorker:
 
     def _execute_workflow(self, job: dict[str, Any]) -> dict[str, Any]:
         """Execute a segment, and return its outcome. It raises nothing: DBOS has no JSON form of exceptions."""
-        segment = msgspec.convert(job, Job)
+        segment, mark = msgspec.convert(job, Job), object()
+        self._executing[mark] = segment.workflow_id
+        try:
+            return self._execute_segment(segment)
+        finally:
+            del self._executing[mark]
+
+    def _execute_segment(self, segment: Job) -> dict[str, Any]:
         outcome = self._in_loop(self._execute(segment))
         if segment.webhook and outcome.state in ("done", "failed", "error", "waiting"):
             self._in_loop(self._until_reached(segment.run_id, enqueue_outcome, self._runs, segment, outcome))

@@ -93,12 +93,14 @@ _MAX_PARENT_ID = 200  # characters of 255 that a store allows; deeper runs have 
 def subagent_run_id(prompt: str, context: CallContext[Any]) -> str:
     """Return the id of the run that a call starts in a subagent: the calling run, a dot, and a hash of the call.
 
-    A process that continues the calling run finds the run of the subagent by it. Empty if the call belongs to no run.
+    A process that continues the calling run finds the run of the subagent by it, also if the model has repeated a call
+    that was refused: it has another id then, and the same key. Empty if the call belongs to no run.
     """
     parent = "" if context.session is None else context.session.state.run_id
     if not parent or not context.call_id or len(parent) > _MAX_PARENT_ID:
         return ""
-    return f"{parent}.{sha256(canonical_json([context.call_id, context.tool, prompt])).hexdigest()[:12]}"
+    call = context.idempotency_key or context.call_id
+    return f"{parent}.{sha256(canonical_json([call, context.tool, prompt])).hexdigest()[:12]}"
 
 
 def runs_subagent(function: object) -> bool:

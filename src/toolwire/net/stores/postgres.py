@@ -11,6 +11,7 @@ from typing import Any
 
 from ...run.values.records import (
     DAY,
+    MAX_LEASE,
     PAGE_ROWS,
     WEEK,
     Claim,
@@ -59,7 +60,8 @@ COMMENT ON TABLE toolwire_runs IS '{_RUNS_VERSION}';
 )
 _RUN_EXISTS = f"greatest(r.expires_at, r.lease_until) > {NOW}"
 _IS_RUN_EXPIRED = f"greatest(r.expires_at, r.lease_until) <= {NOW}"  # NOT (…) would not use the index
-_IS_RUN_FREE = f"(r.token = '' OR r.token = %(token)s OR r.lease_until <= {NOW})"
+_IS_LEASE_OVER = f"(r.lease_until <= {NOW} OR r.lease_until > {NOW} + {MAX_LEASE})"
+_IS_RUN_FREE = f"(r.token = '' OR r.token = %(token)s OR {_IS_LEASE_OVER})"
 _LEASE_END = f"CASE WHEN %(leased)s THEN {NOW} + %(lease)s ELSE 0 END"
 _HOLDER_AFTER_PUT = "CASE WHEN %(leased)s THEN %(token)s ELSE ''::bytea END"
 _CREATE_RUN = f"""
@@ -108,9 +110,7 @@ RETURNING {RUN_COLUMNS}
 _IS_HELD = f"id = %(id)s AND token = %(token)s AND token <> '' AND {_RUN_EXISTS}"
 _RENEW_LEASE = f"UPDATE toolwire_runs r SET lease_until = {NOW} + %(seconds)s WHERE {_IS_HELD}"
 _RELEASE_LEASE = f"UPDATE toolwire_runs r SET token = '', lease_until = 0 WHERE {_IS_HELD}"
-_DELETE_RUN = (
-    f"DELETE FROM toolwire_runs r WHERE id = %(id)s AND {_RUN_EXISTS} AND (r.token = '' OR r.lease_until <= {NOW})"
-)
+_DELETE_RUN = f"DELETE FROM toolwire_runs r WHERE id = %(id)s AND {_RUN_EXISTS} AND (r.token = '' OR {_IS_LEASE_OVER})"
 _SWEEP_RUNS = f"""
 DELETE FROM toolwire_runs WHERE id IN (
     SELECT id FROM toolwire_runs r WHERE {_IS_RUN_EXPIRED} LIMIT %(most)s FOR UPDATE SKIP LOCKED
@@ -239,7 +239,7 @@ _SWEEP_BATCH = 10_000  # rows; keeps each statement below its timeout, however m
 
 _VERSION = "toolwire records, version 1"
 _IS_EXPIRED = f"(r.state = 'done' AND r.expires_at <= {NOW})"
-_IS_UNKNOWN = f"(r.state = 'unknown' OR (r.state = 'running' AND r.lease_until <= {NOW}))"
+_IS_UNKNOWN = f"(r.state = 'unknown' OR (r.state = 'running' AND {_IS_LEASE_OVER}))"
 _STATE = f"CASE WHEN {_IS_UNKNOWN} THEN 'unknown' ELSE r.state END"
 _EFFECTIVE_COLUMNS = COLUMNS.replace("state", f"{_STATE} AS state")
 _MAY_CLAIM = f"({_IS_EXPIRED} OR (%(reclaim)s AND {_IS_UNKNOWN} AND r.fingerprint = %(fingerprint)s))"

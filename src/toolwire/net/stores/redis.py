@@ -29,6 +29,7 @@ from typing import Any
 
 from ...run.values.records import (
     DAY,
+    MAX_LEASE,
     PAGE_ROWS,
     WEEK,
     Claim,
@@ -52,6 +53,12 @@ _RUN_ENDS = PREFIX + b"run_ends"
 _RUN_READY = PREFIX + b"run_ready"
 _STAGED_SECONDS = 3600  # a process that stages rows takes them within seconds, unless it is killed
 
+# A lease that has ended, or that was made while the clock was ahead.
+_LEASE_RULE = f"""
+local function is_over(lease_until)
+  return tonumber(lease_until) <= now or tonumber(lease_until) > now + {MAX_LEASE}
+end
+"""
 # KEYS: the run, the indexes by creation and by expiry, the log, the index of ready runs. ARGV[1]: the id of the run. Times are in seconds, with
 # microseconds.
 _RUN_HEAD = f"""
@@ -59,6 +66,7 @@ local run, index, ends, log, ready, id = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEY
 local clock = redis.call('TIME')
 local now = clock[1] + clock[2] / 1000000
 local function after(seconds) return string.format('%.6f', now + tonumber(seconds)) end
+{_LEASE_RULE}
 local function fields()
   local found = redis.call('HMGET', run, 'version', 'status', 'token', 'summary', 'lease_until', 'expires_at',
     'created_at', 'updated_at', 'tenant', 'rows', 'digest')
@@ -69,7 +77,7 @@ local function exists(found)
   return found[1] and math.max(tonumber(found[5]), tonumber(found[6])) > now
 end
 local function is_free(found, token)
-  return found[3] == '' or found[3] == token or tonumber(found[5]) <= now
+  return found[3] == '' or found[3] == token or is_over(found[5])
 end
 local function update_indexes()
   local found = redis.call('HMGET', run, 'lease_until', 'expires_at', 'status', 'token', 'updated_at')
@@ -102,8 +110,9 @@ redis.call('HSET', run, 'version', string.format('%.0f', found[1] + 1), 'status'
   'summary', summary, 'tenant', tenant, 'digest', digest, 'rows', redis.call('LLEN', log),
   'lease_until', lease_until, 'expires_at', after(ttl), 'created_at', found[7], 'updated_at', after(0))
 redis.call('ZADD', index, found[7], id)
-update_indexes()
-return fields()
+local stored = fields()
+update_indexes()  -- last: it deletes a run whose time to live is over
+return stored
 """
 _GET_RUN = """
 local found = fields()
@@ -115,8 +124,9 @@ local token, seconds = unpack(ARGV, 2)
 local found = fields()
 if not exists(found) or not is_free(found, token) then return nil end
 redis.call('HSET', run, 'token', token, 'lease_until', after(seconds))
+local leased = fields()
 update_indexes()
-return fields()
+return leased
 """
 _RENEW_LEASE = """
 local token, seconds = unpack(ARGV, 2)
@@ -271,11 +281,15 @@ def _to_run(run_id: bytes, found: Any) -> StoredRun:
 _INDEXES = (PREFIX + b"open", PREFIX + b"done", PREFIX + b"ends")
 
 # KEYS: the record, open, done, ends. ARGV[1]: the caller's key. Times are in seconds, with microseconds.
-_HEAD = """
+_HEAD = (
+    """
 local record, open, done, ends, key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], ARGV[1]
 local clock = redis.call('TIME')
 local now = clock[1] + clock[2] / 1000000
 local function after(seconds) return string.format('%.6f', now + tonumber(seconds)) end
+"""
+    + _LEASE_RULE
+    + """
 local function is(token, state)
   local found = redis.call('HMGET', record, 'token', 'state')
   return found[1] == token and found[2] == state
@@ -288,7 +302,7 @@ local function effective_record()
   local found = fields()
   if not found[1] then return nil end
   if found[3] == 'done' and tonumber(found[6]) <= now then return nil end
-  if found[3] == 'running' and tonumber(found[5]) <= now then found[3] = 'unknown' end
+  if found[3] == 'running' and is_over(found[5]) then found[3] = 'unknown' end
   return found
 end
 local function forget()
@@ -304,6 +318,7 @@ local function finish(result, ttl)
   if tonumber(over) < 1e11 then redis.call('PEXPIREAT', record, string.format('%.0f', math.ceil(over * 1000))) end
 end
 """
+)
 _CLAIM = """
 local tool, fingerprint, token, lease, ttl, reclaim = unpack(ARGV, 2)
 local there = effective_record()

@@ -6,6 +6,7 @@ Python and a write after it would be two operations, and two processes could bot
 against all stores (tests/stores).
 
     clock        Leases and expiry use one clock per store: of the server, or of this machine. Clocks of clients differ.
+                 A lease that ends later than `MAX_LEASE` from now was made while the clock was ahead, and is over.
     claim        Reads first, and writes only if the key is free: most repeated claims find a finished record.
     complete     The holder of the token may complete after its lease has expired: its outcome is a fact, and better
                  than unknown. A repeated completion with the same result succeeds, because its first answer may be
@@ -27,7 +28,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ...run.values.records import Claim, Record, RecordState, RunStatus, StoredRun, append_digest
+from ...run.values.records import MAX_LEASE, Claim, Record, RecordState, RunStatus, StoredRun, append_digest
 
 
 def effective_state(record: Record | None, now: float, expiry_now: float) -> Record | None:
@@ -37,9 +38,14 @@ def effective_state(record: Record | None, now: float, expiry_now: float) -> Rec
     """
     if record is None or (record.state == "done" and record.expires_at <= expiry_now):
         return None
-    if record.state == "running" and record.lease_until <= now:
+    if record.state == "running" and is_lease_over(record.lease_until, now):
         return replace(record, state="unknown")
     return record
+
+
+def is_lease_over(lease_until: float, now: float) -> bool:
+    """Return True for a lease that has ended, or that was made while the clock was ahead (`MAX_LEASE`)."""
+    return not now < lease_until <= now + MAX_LEASE
 
 
 def may_claim(claim: Claim, existing: Record | None) -> bool:
@@ -76,7 +82,7 @@ def existing_run(run: StoredRun | None, now: float) -> StoredRun | None:
 
 
 def is_leased_to_another(run: StoredRun, token: str, now: float) -> bool:
-    return run.token not in ("", token) and run.lease_until > now
+    return run.token not in ("", token) and not is_lease_over(run.lease_until, now)
 
 
 def is_listed(run: StoredRun, status: RunStatus | None, tenant: str | None) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ...run.values.records import DAY, WEEK, Claim, Record, RecordState, RunStatus, StoredRun, check_run
+from ...run.values.records import DAY, MAX_LEASE, WEEK, Claim, Record, RecordState, RunStatus, StoredRun, check_run
 from .rules import (
     COLUMNS,
     RUN_COLUMNS,
@@ -55,6 +55,7 @@ _READY_RUNS = """
 SELECT run_id FROM runs
 WHERE status = 'running' AND token = x'' AND max(expires_at, lease_until) > :now ORDER BY updated_at DESC LIMIT :limit
 """
+_IS_LEASE_OVER = f"(lease_until <= :now OR lease_until > :now + {MAX_LEASE})"
 _TAKE_LEASE = "UPDATE runs SET token = ?, lease_until = ? WHERE run_id = ?"
 # An expired run must not be revived: a sweep may have deleted a part of its log.
 _CHANGE_LEASE = """
@@ -62,7 +63,8 @@ UPDATE runs SET token = ?, lease_until = ?
 WHERE run_id = ? AND token = ? AND token <> x'' AND max(expires_at, lease_until) > ?
 """
 _DELETE_RUN = (
-    "DELETE FROM runs WHERE run_id = ? AND max(expires_at, lease_until) > ? AND (token = x'' OR lease_until <= ?)"
+    "DELETE FROM runs WHERE run_id = :run_id AND max(expires_at, lease_until) > :now"
+    f" AND (token = x'' OR {_IS_LEASE_OVER})"
 )
 _SWEEP_RUNS = (
     "DELETE FROM runs WHERE rowid = (SELECT rowid FROM runs WHERE max(expires_at, lease_until) <= :now LIMIT 1)"
@@ -155,13 +157,12 @@ class SqliteRuns:
         return self._change(_CHANGE_LEASE, (b"", 0.0, as_bytes(run_id), as_bytes(token), self._clock()))
 
     def delete(self, run_id: str) -> bool:
-        now = self._clock()
-        return self._change(_DELETE_RUN, (as_bytes(run_id), now, now))
+        return self._change(_DELETE_RUN, {"run_id": as_bytes(run_id), "now": self._clock()})
 
     def sweep(self, limit: int | None = None) -> int:
         return self._file.sweep(_SWEEP_RUNS, self._clock(), limit, _SWEEP_ROWS)
 
-    def _change(self, statement: str, values: tuple[Any, ...]) -> bool:
+    def _change(self, statement: str, values: Any) -> bool:
         with self._file.use() as connection:
             return connection.execute(statement, values).rowcount == 1
 
@@ -206,7 +207,7 @@ ON CONFLICT (key) DO UPDATE SET
     result = NULL, durable = excluded.durable
 WHERE (records.state = 'done' AND records.expires_at <= :expiry_now)
    OR (:reclaim AND records.fingerprint = excluded.fingerprint
-       AND (records.state = 'unknown' OR (records.state = 'running' AND records.lease_until <= :now)))
+       AND (records.state = 'unknown' OR (records.state = 'running' AND {_IS_LEASE_OVER})))
 RETURNING 1
 """
 _READ = f"SELECT {COLUMNS} FROM records WHERE key = ?"
@@ -217,7 +218,7 @@ UPDATE records SET state = :state, result = :result, expires_at = :expires_at
 WHERE key = :key AND token = :token AND (state <> 'done' OR (:state = 'done' AND result = :result))
 """
 _RELEASE = "DELETE FROM records WHERE key = ? AND token = ? AND state = 'running'"
-_IS_UNKNOWN = "(state = 'unknown' OR (state = 'running' AND lease_until <= :now))"
+_IS_UNKNOWN = f"(state = 'unknown' OR (state = 'running' AND {_IS_LEASE_OVER}))"
 _LIST = f"""
 SELECT {COLUMNS} FROM records
 WHERE NOT (state = 'done' AND expires_at <= :expiry_now)

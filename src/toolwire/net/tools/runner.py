@@ -57,7 +57,7 @@ from ...run.calls.steps import (
 from ...run.session.loop import Session
 from ...run.tools.toolbox import Source, Toolbox
 from ...run.values.outputs import StoredOutputs
-from ...run.values.records import DAY, Store
+from ...run.values.records import DAY, MAX_LEASE, Store
 from ...run.values.results import is_untrusted
 from ...run.values.waiting import Suspend
 from ...schema.bounds import BoundedCache
@@ -110,6 +110,10 @@ class Runner:
         """Collect the tools of the sources. Raise ConfigError for an invalid `ttl`, or if two tools have one name."""
         if not 0 < ttl < float("inf"):
             raise ConfigError(f"ttl must be positive and finite, got {ttl}", hint="give it in seconds")
+        if not 0 < lease <= MAX_LEASE:
+            raise ConfigError(
+                f"lease must be positive and at most {MAX_LEASE:.0f}, got {lease}", hint="give it in seconds"
+            )
         _require_counts(max_parallel=max_parallel, max_per_turn=max_per_turn, threads=threads)
         check_store(store)
         check_approver(approve)

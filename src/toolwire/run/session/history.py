@@ -22,7 +22,7 @@ from ...ir.errors import ConfigError, EncodeError, ProtocolError
 from ...ir.parts import Part, Text, ToolCall, ToolResult
 from ...ir.request import Message
 from ..values.keys import call_identity
-from ..values.results import refusal
+from ..values.results import refusal, result_code
 from .state import Budget
 
 _HINT = "pass an Answer, its messages, or load_messages(text)"
@@ -111,6 +111,12 @@ def _find_open_calls(calling: Sequence[Message], messages: Sequence[Message]) ->
 # run is.
 
 
+# A call that was refused because an earlier attempt of it may be unknown to this process: the store could not be reached,
+# or the attempt is still running. A model that repeats it means the same call, not a second one, so its key must be the
+# same: after a take-over, the earlier attempt may have had its effect (tests/sim).
+_NOT_MADE = frozenset({"store_down", "in_progress"})
+
+
 class CallHistory:
     """The calls of a conversation that grows at its end."""
 
@@ -120,6 +126,7 @@ class CallHistory:
         self._messages: tuple[Message, ...] = ()
         self._ends: list[int] = []  # by message: the number of calls up to its end
         self._positions: dict[tuple[str, bytes], list[int]] = {}  # of identical calls
+        self._not_made: set[str] = set()  # ids of calls
         self._identified = 0  # calls that are in `_positions`
 
     def read(self, messages: tuple[Message, ...]) -> CallHistory:
@@ -135,6 +142,8 @@ class CallHistory:
                 if isinstance(part, ToolCall):
                     self.calls.append(part)
                     self.ids.add(part.id)
+                elif isinstance(part, ToolResult) and result_code(part) in _NOT_MADE:
+                    self._not_made.add(part.call_id)
             self._ends.append(len(self.calls))
         self._messages = messages
         return self
@@ -145,14 +154,26 @@ class CallHistory:
 
     def count(self, call: ToolCall, start: int, stop: int) -> int:
         """Count the calls from `start` to `stop` (exclusive) that are identical to `call`."""
+        positions = self._find_identical(call)
+        return bisect_left(positions, stop) - bisect_left(positions, start)
+
+    def count_made(self, call: ToolCall, stop: int) -> int:
+        """Count the calls before `stop` that are identical to `call` and were made, or refused for good."""
+        if not self._not_made:
+            return self.count(call, 0, stop)
+        positions = self._find_identical(call)
+        earlier = positions[: bisect_left(positions, stop)]
+        return sum(self.calls[position].id not in self._not_made for position in earlier)
+
+    def _find_identical(self, call: ToolCall) -> Sequence[int]:
+        """Return the positions of the calls that are identical to `call`."""
         for position in range(self._identified, len(self.calls)):
             try:
                 self._positions.setdefault(call_identity(self.calls[position]), []).append(position)
             except EncodeError:
                 continue  # arguments that JSON lacks; no call that can run is identical
         self._identified = len(self.calls)
-        positions = self._positions.get(call_identity(call), ())
-        return bisect_left(positions, stop) - bisect_left(positions, start)
+        return self._positions.get(call_identity(call), ())
 
 
 class EarlierCalls(Sequence[ToolCall]):
@@ -180,7 +201,7 @@ class EarlierCalls(Sequence[ToolCall]):
         return calls[selected] if isinstance(selected, int) else [calls[number] for number in selected]
 
     def count_identical(self, call: ToolCall) -> int:
-        return self._history.count(call, 0, self._stop)
+        return self._history.count_made(call, self._stop)
 
 
 class CallLimits:

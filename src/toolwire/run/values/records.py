@@ -197,6 +197,11 @@ def old_form(place: str, what: str) -> StoreError:
 
 
 RecordState: TypeAlias = Literal["running", "done", "unknown"]
+MAX_LEASE = 60 * 60.0
+"""Seconds that a lease can last. One that ends later was made while the clock was ahead, and is over.
+
+Otherwise a clock that is a year ahead for a moment would keep a call or a run of a process that died for a year.
+"""
 DAY = 24 * 60 * 60.0  # seconds that a result is kept under its key; as long as Stripe keeps idempotency keys
 
 
