@@ -35,12 +35,15 @@ from .faults import INTERNAL_FAULT, SHUTDOWN_FAULT, Overloaded
 from .gateway_tools import ToolBindings
 from .hosted_tools import HostedService
 from .keys import Caller, ClientKeys, InProcessLimiter, Limiter, MetricsAccess
-from .media_descriptions import MediaDescriptions
 from .memory import MemoryBound, MemoryReservation
 from .metadata_api import MetadataApi
 from .observe.metrics import Metrics
 from .observe.request_ids import choose_request_id
 from .observe.request_log import BeginSink, RequestLogWriter, Sink
+from .relay.objects import ObjectOwners
+from .relay.paths import RelayRoute, find_route, relayed_methods
+from .relay.realtime import is_realtime, serve_realtime
+from .relay.relay import RelayApi
 from .request.body import EnvelopeFound
 from .request.client_request import ClientRequest, KnownTools, ModelMissing
 from .request.dependencies import AnswerCache, Dependencies, open_response
@@ -60,6 +63,7 @@ from .responses.state import ResponseState
 from .responses.store import ResponseStore
 from .retrieval.tool_ranker import ToolRanker, find_encoder
 from .routing.health import HealthTable
+from .routing.media_descriptions import MediaDescriptions
 from .routing.router import Router, UnknownModel
 from .routing.upstreams import ConfiguredUpstream, UpstreamTransports, upstreams_from_environment
 from .state.opening import open_responses
@@ -230,6 +234,17 @@ class Gateway:
         self._responses_api = ResponsesApi(
             self._dependencies, self._reader, self._limiter, self._http, self._runs, self._answer
         )
+        owners = ObjectOwners(self._responses) if self._responses_row.is_persistent else None
+        self._relay_api = RelayApi(
+            self._dependencies,
+            self._reader,
+            self._limiter,
+            self._http,
+            self._health,
+            settings.relay,
+            owners,
+            self._sockets,
+        )
         self._metadata_api = MetadataApi(
             self._dependencies, self._reader, self._limiter, self._metrics, has_mcp=self._mcp_mount is not None
         )
@@ -309,11 +324,18 @@ class Gateway:
                 return
             http_exchange = HttpExchange(scope, receive, send)
             route = match_route(http_exchange.method, http_exchange.path, http_exchange.headers)
+            if route is None and self._settings.relay.enabled:
+                route = find_route(
+                    http_exchange.method, http_exchange.path, http_exchange.headers, self._settings.relay.paths
+                )
             await self._answer(http_exchange, scope, route)
         elif scope["type"] == "lifespan":
             await serve_lifespan(self.lifespan(), receive, send)
         elif scope["type"] == "websocket":
-            await self._sockets.serve(scope, receive, send, self._keys, self._settings.limits.body)
+            if self._settings.relay.enabled and is_realtime(find_path(scope)):
+                await serve_realtime(scope, receive, send, self._answer)
+            else:
+                await self._sockets.serve(scope, receive, send, self._keys, self._settings.limits.body)
 
     @asynccontextmanager
     async def lifespan(self, app: object = None) -> AsyncIterator[None]:
@@ -411,11 +433,15 @@ class Gateway:
         try:
             self._origin_policy.check(scope["headers"], scope.get("http_version", "1.1"))
             if route is None:
-                raise unknown_path_error(http_exchange)
+                relayed = relayed_methods(http_exchange.path) if self._settings.relay.enabled else []
+                raise unknown_path_error(http_exchange, relayed)
             if self.admission.in_flight > self.admission.limit and route.action not in _PROBES:
                 self._refuse_excess()
             if route.action == "generate":
                 await self._generate(http_exchange, route, log_writer, memory)
+            elif isinstance(route, RelayRoute):
+                caller = self._identify(http_exchange, log_writer, memory)
+                await self._relay_api.answer(http_exchange, route, caller, memory, log_writer, scope)
             else:
                 await self._serve_other(http_exchange, route, log_writer, memory)
         except ClientGone:

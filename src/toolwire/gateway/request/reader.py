@@ -214,6 +214,11 @@ class RequestReader:
         self, http_exchange: HttpExchange, memory: MemoryReservation, limits: LimitsRow
     ) -> tuple[bytes, int]:
         """Read a body, and reserve the memory for parsing it. Return it with the size of the work that it makes."""
-        body = await http_exchange.read_body(limits.body, limits.slow_client, memory.add)
+        return await self.admit(
+            await http_exchange.read_body(limits.body, limits.slow_client, memory.add), memory, limits
+        )
+
+    async def admit(self, body: bytes, memory: MemoryReservation, limits: LimitsRow) -> tuple[bytes, int]:
+        """Reserve the memory for parsing a body. Return it with the size of the work that it makes."""
         size = await admit_document(body, limits.values, self.open_offload(memory.client), memory)
         return body, size

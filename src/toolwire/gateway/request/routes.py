@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Container, Mapping
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from functools import lru_cache
 from secrets import token_hex
 from typing import Literal, TypeAlias
@@ -38,7 +38,9 @@ StateAction: TypeAlias = Literal[
 SocketAction: TypeAlias = Literal["connect", "prepare"]
 """A WebSocket's handshake, and a response of it without output; no path has these actions."""
 RouteAction: TypeAlias = (
-    Literal["generate", "count", "models", "model", "processes", "alive", "ready", "metrics", "version", "openapi"]
+    Literal[
+        "generate", "count", "models", "model", "processes", "alive", "ready", "metrics", "version", "openapi", "relay"
+    ]
     | StateAction
     | SocketAction
 )
@@ -255,13 +257,14 @@ UPGRADE_HEADERS: HeaderPairs = [(b"upgrade", b"HTTP/1.1"), (b"connection", b"upg
 UPGRADE_REQUIRED = 426  # the status
 
 
-def unknown_path_error(http_exchange: HttpExchange) -> RequestRefused:
+def unknown_path_error(http_exchange: HttpExchange, relayed: Sequence[str] = ()) -> RequestRefused:
     """Return the error 405 if the path exists with other methods, 404 if it does not exist.
 
     A WebSocket handshake for another path, or one that the server has not taken, gets 426: Codex then uses HTTP at once, but
     retries for seconds after any other status (core/src/client.rs of openai/codex; 7 attempts of Codex 0.169.0 after a 405).
+    `relayed` are methods of the path among the endpoints besides chats.
     """
-    methods = allowed_methods(http_exchange.path)
+    methods = sorted({*allowed_methods(http_exchange.path), *relayed})
     protocols = http_exchange.headers.get("upgrade", "").lower().split(",")
     if http_exchange.method == "GET" and "websocket" in map(str.strip, protocols):
         hint = f"use {' or '.join(methods or ['POST'])} over HTTP"

@@ -183,6 +183,10 @@ class Endpoint:
         """Return the URL of requests. The query of the base URL, such as an API version, is kept."""
         return self._address.url(stream=stream)
 
+    def relay_url(self, path: str, *, of_model: bool) -> str:
+        """Return the URL of another endpoint of the same API, with a path below the version, such as `/embeddings`."""
+        return self._address.sibling_url(path, of_model=of_model)
+
     async def authorise(self) -> Mapping[str, str]:
         """Return the secret headers of a request. Raise KeyCommandError if the key command fails."""
         if self.key_command is None:

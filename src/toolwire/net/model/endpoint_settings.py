@@ -38,6 +38,8 @@ from ..http.head import join_path, origin_of, parse_base_url
 _is_setting = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}").fullmatch
 _is_version_segment = re.compile(r"v\d\w*").fullmatch
 _FIELD = re.compile(r"\{(\w+)\}")
+_WIRE_PATH = re.compile(r"/(?:chat/completions|responses|v1/messages)$")  # the end of a surface's path
+_DEPLOYMENT = re.compile(r"/deployments/[^/]+$")
 
 
 class AddressSettings(Value, frozen=True):
@@ -72,6 +74,22 @@ class EndpointAddress:
         if _is_version_segment(version) and _is_version_segment(base.rpartition("/")[2]):
             path = f"/{unversioned}"
         return EndpointAddress(self._base._replace(path=base), None, (path, path))
+
+    def sibling_url(self, path: str, *, of_model: bool) -> str:
+        """Return the URL of another path of the same API, such as `/embeddings`.
+
+        The path of a surface may have a deployment, which only paths `of_model` need, and the query with the API version.
+        """
+        if self.surface is None:
+            return self.with_path(path).url(stream=False)
+        own, _, query = self._paths[0].partition("?")
+        start = _WIRE_PATH.sub("", own)
+        if not of_model:
+            start = _DEPLOYMENT.sub("", start)
+        if path.startswith("/v1beta/models/"):  # of Gemini; the surface has the model
+            start, path = own.rpartition(":")[0], ":" + path.rpartition(":")[2]
+        query = "&".join(filter(None, (query, self._base.query)))
+        return urlunsplit((self._base.scheme, self._base.netloc, self._base.path + start + path, query, ""))
 
     @property
     def host(self) -> str:
