@@ -46,7 +46,9 @@ class Upstream:
 @asynccontextmanager
 async def realtime(more=None, **options):
     upstream = Upstream()
-    async with serve_sockets(upstream.serve, "127.0.0.1", 0, max_size=None, process_request=upstream.refuse, **options) as server:
+    async with serve_sockets(
+        upstream.serve, "127.0.0.1", 0, max_size=None, process_request=upstream.refuse, **options
+    ) as server:
         upstream.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
         row = {"base_url": upstream.url, "wire": "openai_chat", "key_env": "KEY", "retries": 0}
         settings = {
