@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from ..asgi.access import OriginPolicy
 from ..asgi.admission import Admission, max_requests
+from ..asgi.cors import CrossOrigin
 from ..asgi.http_exchange import BodyTooLarge, ClientGone, HeaderPairs, HttpExchange, InFlight, header_pairs
 from ..asgi.offload import ClientOffload, Offload
 from ..asgi.request import Receive, Scope, Send, find_path, serve_lifespan
@@ -43,7 +44,7 @@ from .observe.request_log import BeginSink, RequestLogWriter, Sink
 from .relay.objects import ObjectOwners
 from .relay.paths import RelayRoute, find_route, relayed_methods
 from .relay.realtime import is_realtime, serve_realtime
-from .relay.relay import RelayApi
+from .relay.relay import RelayApi, RelayLinks
 from .request.body import EnvelopeFound
 from .request.client_request import ClientRequest, KnownTools, ModelMissing
 from .request.dependencies import AnswerCache, Dependencies, open_response
@@ -210,6 +211,7 @@ class Gateway:
         self._origin_policy = OriginPolicy(
             server.hosts, server.origins, open_to_all=keys.is_required and not server.hosts
         )
+        self._cross_origin = CrossOrigin(server.origins) if server.cors else None
         cache = AnswerCache(time.monotonic)  # requests on the old settings keep the old cache
         self._memory_bound.limit = settings.limits.memory
         self.admission.max_delay = self._offload.max_delay = settings.limits.loop_delay
@@ -235,16 +237,8 @@ class Gateway:
             self._dependencies, self._reader, self._limiter, self._http, self._runs, self._answer
         )
         owners = ObjectOwners(self._responses) if self._responses_row.is_persistent else None
-        self._relay_api = RelayApi(
-            self._dependencies,
-            self._reader,
-            self._limiter,
-            self._http,
-            self._health,
-            settings.relay,
-            owners,
-            self._sockets,
-        )
+        links = RelayLinks(self._http, self._health, self._sockets)
+        self._relay_api = RelayApi(self._dependencies, self._reader, self._limiter, links, settings.relay, owners)
         self._metadata_api = MetadataApi(
             self._dependencies, self._reader, self._limiter, self._metrics, has_mcp=self._mcp_mount is not None
         )
@@ -319,6 +313,12 @@ class Gateway:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve an ASGI connection. The MCP server is at `/mcp`, and WebSockets are served at `/v1/responses`."""
         if scope["type"] == "http":
+            if self._cross_origin is not None:
+                allowed = self._cross_origin.preflight(scope)
+                if allowed is not None:
+                    await HttpExchange(scope, receive, send).respond(200, allowed, b"")
+                    return
+                send = self._cross_origin.wrap(scope, send)
             if self._mcp_mount is not None and find_path(scope).rstrip("/") == _MCP:
                 await self._mcp_request(self._mcp_mount, scope, receive, send)
                 return
@@ -543,14 +543,8 @@ class Gateway:
         self, http_exchange: HttpExchange, route: Route, log_writer: RequestLogWriter, memory: MemoryReservation
     ) -> None:
         """Answer a request that needs no model: probes without a key, and everything else with one."""
-        if route.action == "alive":
-            await http_exchange.respond(200, _JSON, b'{"status":"ok"}')
-        elif route.action == "ready":
-            await http_exchange.respond(
-                503 if self._draining else 200,
-                _JSON,
-                b'{"status":"draining"}' if self._draining else b'{"status":"ready"}',
-            )
+        if route.action == "alive" or route.action == "ready":
+            await self._metadata_api.write_state(http_exchange, route, is_draining=self._draining)
         elif route.action == "metrics":
             self._metrics_access.check(http_exchange.headers, http_exchange.query)
             await self._metadata_api.write_metrics(http_exchange)

@@ -33,6 +33,7 @@ class ServerRow(Row, frozen=True):
     workers: int = 1  # processes on the port; several need `state.url`
     hosts: tuple[str, ...] = ()  # host names that clients may use, besides the names of this machine
     origins: tuple[str, ...] = ()  # origins of web pages that may send requests
+    cors: bool = False  # let browsers show the answers to pages of `origins`
     drain: float = 30.0  # seconds for in-flight requests when the server stops
     heartbeat: float = 30.0  # seconds after which a worker whose event loop does not run is replaced; 0: never
     certificate: str | None = None  # a PEM file with the certificate chain; then clients use https

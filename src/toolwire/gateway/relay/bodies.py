@@ -14,7 +14,6 @@ from collections.abc import AsyncIterator, Callable
 from typing import NamedTuple, Protocol
 
 from ...asgi.http_exchange import BodyTooLarge, HttpExchange
-from ...ir.errors import ProtocolError
 from ...ir.pointer import Object
 from ...net.http.transport import RequestBody, StreamedBody
 from ...net.model.pass_through import replace_model
@@ -24,12 +23,12 @@ from ..keys import Caller
 from ..memory import MemoryReservation
 from ..request.body import FORBIDDEN_FIELDS, ClientBody, RoutingRefused, forbidden_field_error, may_route
 from ..request.reader import RequestReader
+from ..request.transformed import change_body
 from .multipart import MultipartScan, find_boundary
 
 # Bytes for which a client gets a further second: below the slowest mobile network, and a client that holds a connection
 # has to pay for it with traffic.
 _BYTES_PER_SECOND = 16 * 1024
-_UNCOMPRESSED = ("", "identity")
 
 
 class RelayBody(Protocol):
@@ -175,15 +174,21 @@ class BodyReader:
         self._reader = reader
 
     async def open(
-        self, http_exchange: HttpExchange, memory: MemoryReservation, caller: Caller, *, needs_model: bool
+        self,
+        http_exchange: HttpExchange,
+        memory: MemoryReservation,
+        caller: Caller,
+        path_model: str,
+        *,
+        needs_model: bool,
     ) -> RelayBody:
         """Read a body, or as much of it as is needed to choose its target.
 
         Raise the errors of its size, time and memory, and ProtocolError if it is invalid.
         """
         headers = http_exchange.headers
-        if headers.get("content-encoding", "") not in _UNCOMPRESSED:
-            raise ProtocolError("compressed bodies are not supported here", hint="send it uncompressed", status=415)
+        if "content-encoding" in headers or path_model:
+            change_body(http_exchange, path_model, self._limits.body)
         if http_exchange.declared_length > self._max_bytes:
             message = f"the body has {http_exchange.declared_length} bytes; the limit is {self._max_bytes}"
             raise BodyTooLarge(message, hint=_SIZE_HINT)

@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..request.routes import INGRESSES, Route, guess_ingress
+from ..request.routes import INGRESSES, Route, guess_ingress, resolve_client_path
 
 Collection: TypeAlias = Literal["", "create", "list", "object"]
 """The meaning of a path in a collection: create an object, list the objects, or use the object with an id."""
@@ -87,7 +87,13 @@ def find_route(method: str, path: str, headers: Container[str], further: Sequenc
     """
     if len(path) > _MAX_PATH:
         return None
-    route = _find(method, path, "anthropic-version" in headers)
+    is_anthropic = "anthropic-version" in headers
+    route = _find(method, path, is_anthropic)
+    if route is None:
+        meant, model = resolve_client_path(path)
+        route = None if meant == path else _find(method, meant, is_anthropic or path.startswith("/anthropic/"))
+        if route is not None and model:
+            return replace(route, path_model=model)
     if route is None and _is_allowed(method, path, further):
         ingress = guess_ingress(path, headers)
         relay = RelayPath(_OPENAI if ingress.wire in _OPENAI else (ingress.wire,), "optional")
@@ -132,4 +138,4 @@ def _is_allowed(method: str, path: str, further: Sequence[str]) -> bool:
 
 def relayed_methods(path: str) -> list[str]:
     """List the methods of a path among the endpoints."""
-    return sorted({method for method in _METHODS if _find(method, path, False) is not None})
+    return sorted({method for method in _METHODS if _find(method, resolve_client_path(path).path, False) is not None})

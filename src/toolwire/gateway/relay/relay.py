@@ -66,6 +66,14 @@ class RelayFailure(Struct):
     was_sent: bool = True
 
 
+class RelayLinks(NamedTuple):
+    """The connections of a gateway, which outlive its settings."""
+
+    transports: UpstreamTransports
+    health: HealthTable
+    sockets: OpenSockets
+
+
 class RelayApi:
     """The relay on one version of the settings. `owners` is None without a persistent store."""
 
@@ -74,18 +82,16 @@ class RelayApi:
         dependencies: Dependencies,
         reader: RequestReader,
         limiter: Limiter,
-        transports: UpstreamTransports,
-        health: HealthTable,
+        links: RelayLinks,
         row: RelayRow,
         owners: ObjectOwners | None,
-        sockets: OpenSockets,
     ) -> None:
         self._dependencies = dependencies
         self._limiter = limiter
-        self._transports = transports
+        self._transports = links.transports
         self._owners = owners
-        self._realtime = RealtimeRelay(transports, limiter, sockets)
-        self._targets = RelayTargets(dependencies.router, health, row, owners)
+        self._realtime = RealtimeRelay(links.transports, limiter, links.sockets)
+        self._targets = RelayTargets(dependencies.router, links.health, row, owners)
         self._bodies = BodyReader(dependencies.limits, row.max_bytes, reader)
 
     async def answer(
@@ -113,7 +119,7 @@ class RelayApi:
             await self._realtime.run(session, (await self._targets.find(session))[0])
             return
         needs_model = relay.model in ("required", "optional")
-        body = await self._bodies.open(http_exchange, memory, caller, needs_model=needs_model)
+        body = await self._bodies.open(http_exchange, memory, caller, route.path_model, needs_model=needs_model)
         request = RelayRequest(http_exchange, route, caller, memory, log_writer, scope, body)
         log_writer.set_relay(request.model or "")
         log_writer.begin()

@@ -27,6 +27,7 @@ from .client_request import ClientRequest, check_model
 from .dependencies import Dependencies
 from .field_scan import CountedObjects
 from .routes import Route
+from .transformed import change_body
 
 # A request whose body is sent on while it arrives: only its first fields are known.
 
@@ -75,7 +76,6 @@ def open_streamed_request(
     if (
         not model
         or route.ingress.stores_responses
-        or headers.get("content-encoding", "identity") != "identity"
         or dependencies.turn_store.has_any
         or dependencies.runner_for(model) is not None
     ):
@@ -154,6 +154,8 @@ class RequestReader:
         Memory is reserved for it. Raise the errors of its size, time and memory, and of `ClientRequest`.
         """
         limits, headers, query = dependencies.limits, http_exchange.headers, http_exchange.query
+        if "content-encoding" in headers or route.path_model:
+            change_body(http_exchange, route.path_model, limits.body)
         length = http_exchange.declared_length
         if 0 < length <= SMALL_DOCUMENT and length <= limits.stream_body and length <= limits.body:
             arrived = http_exchange.take_body()
@@ -214,6 +216,8 @@ class RequestReader:
         self, http_exchange: HttpExchange, memory: MemoryReservation, limits: LimitsRow
     ) -> tuple[bytes, int]:
         """Read a body, and reserve the memory for parsing it. Return it with the size of the work that it makes."""
+        if "content-encoding" in http_exchange.headers:
+            change_body(http_exchange, "", limits.body)
         return await self.admit(
             await http_exchange.read_body(limits.body, limits.slow_client, memory.add), memory, limits
         )
