@@ -181,6 +181,7 @@ class BodyReader:
         path_model: str,
         *,
         needs_model: bool,
+        may_stream: bool,
     ) -> RelayBody:
         """Read a body, or as much of it as is needed to choose its target.
 
@@ -195,7 +196,7 @@ class BodyReader:
         content_type = headers.get("content-type", "")
         boundary = find_boundary(content_type)
         if boundary is None and _may_be_json(content_type):
-            return await self._open_json(http_exchange, memory, caller, needs_model=needs_model)
+            return await self._open_json(http_exchange, memory, caller, needs_model=needs_model, may_stream=may_stream)
         http_exchange.interruption.attach()
         is_chunked = "transfer-encoding" in headers
         length = None if is_chunked else http_exchange.declared_length
@@ -206,10 +207,16 @@ class BodyReader:
         return await self._open_form(pieces, length, memory, scan, needs_model=needs_model)
 
     async def _open_json(
-        self, http_exchange: HttpExchange, memory: MemoryReservation, caller: Caller, *, needs_model: bool
+        self,
+        http_exchange: HttpExchange,
+        memory: MemoryReservation,
+        caller: Caller,
+        *,
+        needs_model: bool,
+        may_stream: bool,
     ) -> RelayBody:
         limits = self._limits
-        if needs_model and limits.stream_body < http_exchange.declared_length <= limits.body:
+        if needs_model and may_stream and limits.stream_body < http_exchange.declared_length <= limits.body:
             upload = ClientBody(http_exchange, limits, memory, caller)
             await upload.read_start(needs_model=True)
             if upload.model and upload.may_stream({}, may_have_envelopes=False, counted=None):

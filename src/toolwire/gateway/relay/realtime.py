@@ -31,7 +31,7 @@ from ..routing.upstreams import UpstreamTransports
 from ..websocket.open_sockets import SWITCHED, Handshake, OpenSockets
 from .paths import RelayPath, RelayRoute
 from .targets import RelayRequest
-from .urls import address_of
+from .upstream_form import address_of
 from .usage import UsageScan
 
 SOCKET = "toolwire.socket"

@@ -48,7 +48,7 @@ from .objects import ObjectOwners, created_ids, listed_ids
 from .paths import RelayRoute
 from .realtime import REALTIME, QueryBody, RealtimeRelay
 from .targets import RelayRequest, RelayTargets
-from .urls import Addressed, address_of, renamed_document
+from .upstream_form import Addressed, EmbeddingTranslation, address_of, renamed_document
 from .usage import UsageScan
 
 _MAX_SECONDS = 24 * 3600.0  # of a transfer that makes progress: 2 GiB in a day are 24 KB a second
@@ -119,7 +119,9 @@ class RelayApi:
             await self._realtime.run(session, (await self._targets.find(session))[0])
             return
         needs_model = relay.model in ("required", "optional")
-        body = await self._bodies.open(http_exchange, memory, caller, route.path_model, needs_model=needs_model)
+        body = await self._bodies.open(
+            http_exchange, memory, caller, route.path_model, needs_model=needs_model, may_stream=not relay.is_embedding
+        )
         request = RelayRequest(http_exchange, route, caller, memory, log_writer, scope, body)
         log_writer.set_relay(request.model or "")
         log_writer.begin()
@@ -147,7 +149,11 @@ class RelayApi:
                 continue
             log_writer.count_attempt()
             started = perf_counter()
-            failed = await self._attempt(request, target, started)
+            try:
+                failed = await self._attempt(request, target, started)
+            except BaseException:
+                target.health.release_trial(plan.sent_at)
+                raise
             if failed is None:
                 plan.succeed(target, failed_late=False)
                 return
@@ -179,7 +185,11 @@ class RelayApi:
         Raise the same errors after it has begun: then the client's connection is closed.
         """
         exchange, route, endpoint = request.http_exchange, request.route, target.endpoint
-        address = address_of(route, target, request.scope["query_string"], exchange.headers)
+        translation = EmbeddingTranslation(request, target) if request.is_translated_at(target) else None
+        if translation is None:
+            address = address_of(route, target, request.scope["query_string"], exchange.headers)
+        else:
+            address = translation.address
         request.log_writer.start_attempt(target, True, started)
         loop, row = asyncio.get_running_loop(), target.upstream.row
         transport = self._transports.of(target.upstream.name, row)
@@ -188,7 +198,7 @@ class RelayApi:
             async with asyncio.timeout(row.timeout) as limit:
                 if isinstance(request.body, UploadedBody):
                     request.body.on_piece = lambda: limit.reschedule(loop.time() + row.timeout)
-                body = _body_for(request, target)
+                body = _body_for(request, target) if translation is None else translation.body
                 async with transport.send(
                     exchange.method, address.url, address.headers, secrets, body, _MAX_SECONDS
                 ) as reply:
@@ -196,7 +206,10 @@ class RelayApi:
                     if reply.status >= 300:
                         return RelayFailure(await _read_fault(target, reply))
                     answer = RelayedAnswer(request, target, address, reply, limit, row.idle)
-                    await (self._answer_document(answer) if request.is_document else answer.pass_on())
+                    if translation is not None:
+                        await answer.respond(*await translation.read_answer(reply, self._dependencies.limits))
+                    else:
+                        await (self._answer_document(answer) if request.is_document else answer.pass_on())
         except (TimeoutError, ConnectionError) as error:
             fault = network_fault_of(error, target.upstream.name, endpoint.origin)
             if exchange.started:
@@ -273,9 +286,9 @@ class RelayedAnswer(NamedTuple):
         own = (b"x-request-id", self.request.log_writer.log.id.encode())
         return [*kept, own, *self.target.headers, *forwarded_headers(reply, self.target.endpoint)]
 
-    async def respond(self, data: bytes) -> None:
+    async def respond(self, data: bytes, more: HeaderPairs | None = None) -> None:
         self.limit.reschedule(None)  # the server limits the time of a slow client
-        await self.request.http_exchange.respond(self.reply.status, self.headers(), data)
+        await self.request.http_exchange.respond(self.reply.status, [*self.headers(), *(more or ())], data)
 
     async def pass_on(self) -> None:
         """Write the bytes of the answer as they arrive, and note the usage that they report."""

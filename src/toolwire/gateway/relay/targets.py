@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from ...asgi.http_exchange import HttpExchange
 from ...asgi.request import Scope
+from ...wire.embeddings import EMBEDDING_WIRES
 from ..config.settings import ModelRow, RelayRow
 from ..keys import Caller
 from ..memory import MemoryReservation
@@ -38,6 +39,10 @@ class RelayRequest(NamedTuple):
     @property
     def model(self) -> str | None:
         return self.route.model or self.body.model
+
+    def is_translated_at(self, target: Target) -> bool:
+        """Return whether a request for embeddings has to be translated for a target, which is on another wire."""
+        return self.route.relay.is_embedding and target.endpoint.wire.name not in self.route.relay.wires
 
     @property
     def is_document(self) -> bool:
@@ -110,4 +115,5 @@ class RelayTargets:
 
 def _has_path(target: Target, route: RelayRoute) -> bool:
     endpoint = target.endpoint
-    return endpoint.wire.name in route.relay.wires and endpoint.vendor.transport is None
+    wires = EMBEDDING_WIRES if route.relay.is_embedding else route.relay.wires
+    return endpoint.wire.name in wires and endpoint.vendor.transport is None

@@ -1,4 +1,4 @@
-"""The address and the headers of a relayed request at its upstream."""
+"""The form of a relayed request at its upstream: the address, headers, names of models, and translated embeddings."""
 
 from __future__ import annotations
 
@@ -6,10 +6,27 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
-from ...asgi.http_exchange import HttpExchange
+from msgspec.structs import replace
+
+from ...asgi.http_exchange import HeaderPairs, HttpExchange
+from ...ir.errors import ProtocolError
+from ...ir.losses import Losses, require_lossless
 from ...ir.pointer import JSON, Object
+from ...ir.text import to_bytes
+from ...net.http.transport import Reply
+from ...net.model.replies import read_reply_body
+from ...stream.strict import parse_object
+from ...wire.embeddings import (
+    decode_embedding_request,
+    decode_embeddings,
+    embedding_path,
+    encode_embedding_request,
+    encode_embeddings,
+)
+from ..config.settings import LimitsRow
 from ..routing.router import Target
 from .paths import RelayRoute
+from .targets import RelayRequest
 
 # Of the client's headers, those that describe the body or choose a feature of the API; all others are about the gateway.
 _FORWARDED = ("accept", "anthropic-beta", "anthropic-version", "openai-beta", "idempotency-key", "range")
@@ -63,13 +80,17 @@ def upstream_path(route: RelayRoute, target: Target) -> str:
     """Return the path below the base URL of the target."""
     wire, path = target.endpoint.wire.name, route.path
     if wire == "gemini" and route.model is not None:
-        name = quote(target.model.removeprefix("models/"), safe="@")
-        return f"/v1beta/models/{name}:{path.rpartition(':')[2]}"
+        return gemini_path(target.model, ":" + path.rpartition(":")[2])
     if wire == "anthropic":
         return f"/v1{path}"
     if wire == "cohere" and not path.startswith("/v"):
         return f"/v2{path}"
     return quote(path, safe="/:@._~-")
+
+
+def gemini_path(model: str, verb: str) -> str:
+    name = quote(model.removeprefix("models/"), safe="@")
+    return f"/v1beta/models/{name}{verb}"
 
 
 def renamed_document(route: RelayRoute, document: Object, model: str) -> Object | None:
@@ -89,3 +110,34 @@ def renamed_document(route: RelayRoute, document: Object, model: str) -> Object 
         dict(document) if not isinstance(requests, list) else {**document, "requests": [*map(renamed, requests)]}
     )
     return {**body, "model": name} if "model" in body else body
+
+
+class EmbeddingTranslation:
+    """A request for embeddings at an upstream of another wire; its answer is translated back. Its losses are in the log, and their number in a header of the answer."""
+
+    def __init__(self, request: RelayRequest, target: Target) -> None:
+        """Translate the request. Raise ProtocolError or EncodeError if that is impossible, LossError if no loss is accepted."""
+        losses = Losses()
+        self._request = request
+        self._front = request.route.relay.wires[0]
+        self._wire = target.endpoint.wire.name
+        self._asked = decode_embedding_request(self._front, request.model or "", request.body.document, losses)
+        sent = replace(self._asked, model=target.model)
+        self.body = to_bytes(encode_embedding_request(self._wire, sent, losses))
+        if request.http_exchange.headers.get("x-toolwire-strict") == "1":
+            require_lossless(losses)
+        request.log_writer.set_losses(losses)
+        self._loss_header = (b"x-toolwire-losses", b"%d" % len(losses))
+        path = embedding_path(self._wire)
+        path = gemini_path(target.model, path) if path.startswith(":") else path
+        self.address = Addressed(target.endpoint.relay_url(path, of_model=True), target.endpoint.headers)
+
+    async def read_answer(self, reply: Reply, limits: LimitsRow) -> tuple[bytes, HeaderPairs]:
+        """Read the answer, and return it for the client with its headers. Raise ProtocolError if it is invalid."""
+        data = await read_reply_body(reply, limits.answer, self._request.memory.add)
+        answer = decode_embeddings(self._wire, parse_object(data))
+        if len(answer.vectors) != len(self._asked.texts):
+            message = f"the upstream returned {len(answer.vectors)} embeddings for {len(self._asked.texts)} texts"
+            raise ProtocolError(message, status=502)
+        self._request.log_writer.set_relay_usage(answer.usage)
+        return to_bytes(encode_embeddings(self._front, answer, self._asked)), [self._loss_header]
