@@ -138,9 +138,11 @@ def encode_embedding_request(wire: str, request: EmbeddingRequest, losses: Losse
     return {**body, "encoding_format": "float"}
 
 
-def embedding_path(wire: str) -> str:
-    """Return the path of requests: for Gemini the verb, for OpenAI below the version."""
-    return {"gemini": ":batchEmbedContents", "ollama": "/api/embed", "cohere": "/v2/embed"}.get(wire, "/embeddings")
+def embedding_path(wire: str, model: str) -> str:
+    """Return the path of requests, for OpenAI below the version. `model` is escaped for a path."""
+    if wire == "gemini":
+        return f"/v1beta/models/{model}:batchEmbedContents"
+    return {"ollama": "/api/embed", "cohere": "/v2/embed"}.get(wire, "/embeddings")
 
 
 def _decode_gemini(model: str, document: Object, losses: Losses) -> EmbeddingRequest:

@@ -14,6 +14,7 @@ from ...ir.losses import Losses, require_lossless
 from ...ir.pointer import JSON, Object
 from ...ir.text import to_bytes
 from ...net.http.transport import Reply
+from ...net.model.endpoint_settings import escape_model
 from ...net.model.replies import read_reply_body
 from ...stream.strict import parse_object
 from ...wire.embeddings import (
@@ -66,7 +67,7 @@ def address_of(route: RelayRoute, target: Target, query: bytes, headers: Mapping
         for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True)
         if name not in _OWN_PARAMETERS
     ]
-    url = endpoint.relay_url(path, of_model=bool(route.relay.model != "none" and not route.entry_id))
+    url = endpoint.at_path(path, of_model=route.relay.model != "none" and not route.entry_id).url(stream=False)
     if parameters:
         url += ("&" if "?" in url else "?") + urlencode(parameters)
     forwarded = {name: headers[name] for name in _FORWARDED if name in headers}
@@ -89,8 +90,7 @@ def upstream_path(route: RelayRoute, target: Target) -> str:
 
 
 def gemini_path(model: str, verb: str) -> str:
-    name = quote(model.removeprefix("models/"), safe="@")
-    return f"/v1beta/models/{name}{verb}"
+    return f"/v1beta/models/{escape_model(model)}{verb}"
 
 
 def renamed_document(route: RelayRoute, document: Object, model: str) -> Object | None:
@@ -128,9 +128,10 @@ class EmbeddingTranslation:
             require_lossless(losses)
         request.log_writer.set_losses(losses)
         self._loss_header = (b"x-toolwire-losses", b"%d" % len(losses))
-        path = embedding_path(self._wire)
-        path = gemini_path(target.model, path) if path.startswith(":") else path
-        self.address = Addressed(target.endpoint.relay_url(path, of_model=True), target.endpoint.headers)
+        path = embedding_path(self._wire, escape_model(target.model))
+        self.address = Addressed(
+            target.endpoint.at_path(path, of_model=True).url(stream=False), target.endpoint.headers
+        )
 
     async def read_answer(self, reply: Reply, limits: LimitsRow) -> tuple[bytes, HeaderPairs]:
         """Read the answer, and return it for the client with its headers. Raise ProtocolError if it is invalid."""

@@ -75,21 +75,21 @@ class EndpointAddress:
             path = f"/{unversioned}"
         return EndpointAddress(self._base._replace(path=base), None, (path, path))
 
-    def sibling_url(self, path: str, *, of_model: bool) -> str:
-        """Return the URL of another path of the same API, such as `/embeddings`.
+    def sibling(self, path: str, *, of_model: bool) -> EndpointAddress:
+        """Return another endpoint of the same API, such as `/embeddings`.
 
         The path of a surface may have a deployment, which only paths `of_model` need, and the query with the API version.
         """
         if self.surface is None:
-            return self.with_path(path).url(stream=False)
+            return self.with_path(path)
         own, _, query = self._paths[0].partition("?")
         start = _WIRE_PATH.sub("", own)
         if not of_model:
             start = _DEPLOYMENT.sub("", start)
         if path.startswith("/v1beta/models/"):  # of Gemini; the surface has the model
             start, path = own.rpartition(":")[0], ":" + path.rpartition(":")[2]
-        query = "&".join(filter(None, (query, self._base.query)))
-        return urlunsplit((self._base.scheme, self._base.netloc, self._base.path + start + path, query, ""))
+        target = f"{start}{path}?{query}" if query else start + path
+        return EndpointAddress(self._base, self.surface, (target, target))
 
     @property
     def host(self) -> str:
@@ -117,7 +117,7 @@ def resolve_address(
     if not surfaces:
         return EndpointAddress(base, None, (wire.path(model, stream=False), wire.path(model, stream=True)))
     surface, api_version, base = _choose_surface(vendor, surfaces, base, settings, environment)
-    values = {"model": _escape_model(model), "api_version": api_version}
+    values = {"model": escape_model(model), "api_version": api_version}
     paths = tuple(
         _fill(template, values, vendor, settings, environment)
         for template in (surface.path, surface.stream_path or surface.path)
@@ -241,7 +241,7 @@ def _from_environment(name: str, vendor: Vendor, environment: Mapping[str, str])
     return next((value for value in values if value), None)
 
 
-def _escape_model(model: str) -> str:
+def escape_model(model: str) -> str:
     """Escape a model for one segment of a path; refuse segments that a server may resolve as a relative path."""
     name = model.removeprefix("models/")
     if name.strip(".") == "":
