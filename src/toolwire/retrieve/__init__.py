@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .index_file import read_index_info as read_index_info
     from .minilm import MiniLm as MiniLm
     from .minilm import open_minilm as open_minilm
+    from .model_encoder import ModelEncoder as ModelEncoder
     from .postgres_index import PostgresIndex as PostgresIndex
     from .qdrant_index import QdrantIndex as QdrantIndex
     from .ranking import Reranker as Reranker
@@ -45,6 +46,7 @@ else:
             "index": "IndexChange ToolIndex",
             "index_file": "read_index_info",
             "minilm": "MiniLm open_minilm",
+            "model_encoder": "ModelEncoder",
             "postgres_index": "PostgresIndex",
             "qdrant_index": "QdrantIndex",
             "ranking": "Reranker SearchHit",

@@ -105,7 +105,8 @@ def is_event_stream(data: bytes) -> bool:
     """Return whether the data begins with a prelude, whose checksum no other format has."""
     if len(data) < _PRELUDE.size:
         return False
-    return crc32(data[: _PRELUDE.size - _CRC_SIZE]) == _PRELUDE.unpack_from(data)[2]
+    checksum: int = _PRELUDE.unpack_from(data)[2]
+    return crc32(data[: _PRELUDE.size - _CRC_SIZE]) == checksum
 
 
 def cut_messages(buffer: bytearray) -> bytes:

@@ -12,7 +12,7 @@ from toolwire import Media, Message, Request, Response, Text, ToolCall, ToolResu
 from toolwire.bridge.conversation.media import iterate_media
 from toolwire.gateway.config.parsing import parse_settings
 from toolwire.gateway.keys import hash_key
-from toolwire.gateway.media_descriptions import MediaDescriptions
+from toolwire.gateway.routing.media_descriptions import MediaDescriptions
 from toolwire.gateway.routing.router import Router
 from toolwire.ir.errors import ConfigError
 from toolwire.ir.response import Fault, Stop, Usage

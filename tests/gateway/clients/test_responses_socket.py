@@ -216,7 +216,7 @@ def test_steering_is_refused_with_its_input():
         ({"headers": {**MINE, "origin": "https://evil.example"}}, 403),
         ({"headers": {}}, 401),
         ({"headers": {"authorization": "Bearer wrong"}}, 401),
-        ({"headers": MINE, "path": "/v1/realtime"}, 426),
+        ({"headers": MINE, "path": "/v1/live"}, 426),
     ],
 )
 def test_handshake_is_checked_before_it_is_accepted(server, options, status):

@@ -31,13 +31,13 @@ from ...net.model.upstream_exchange import ERROR_LIMIT, ReplyMeaning, UpstreamEx
 from ...net.tools.runner import Runner
 from ..faults import overflow_fault
 from ..gateway_tools import with_gateway_tools
-from ..media_descriptions import DescribedRequest
 from ..memory import UNCOUNTED, MemoryReservation, StreamMemory, admit_document
 from ..observe.answer_stats import AnswerStats
 from ..observe.request_log import RequestLogWriter
 from ..request.client_request import CALL_MARKS, ClientRequest
 from ..request.dependencies import Dependencies
 from ..retrieval.offered_tools import OfferedClientTools, is_stored_elsewhere
+from ..routing.media_descriptions import DescribedRequest
 from ..routing.router import Target
 from .preparation import (
     OutboundRequest,

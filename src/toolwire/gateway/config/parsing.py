@@ -175,7 +175,7 @@ def find_rule_problems(settings: Settings) -> Iterator[SettingsProblem]:
         if row.client_key is not None and row.client_certificate is None:
             path = ("upstreams", name, "client_key")
             yield SettingsProblem(path, "needs a client_certificate", "set client_certificate, too")
-    for section in ("server", "limits", "state", "responses", "trace"):
+    for section in ("server", "limits", "state", "responses", "relay", "trace"):
         yield from _check_numbers(getattr(settings, section), (section,))
     for table in ("upstreams", "models", "tools"):
         for name, row in getattr(settings, table).items():
@@ -188,6 +188,7 @@ def find_rule_problems(settings: Settings) -> Iterator[SettingsProblem]:
             hint = "set files = […], mcp = a file of servers, or openapi = […]"
             yield SettingsProblem(("tools", pattern), "has no tools", hint)
     yield from _check_hosted(settings)
+    yield from _check_relay(settings)
     for number, expression in enumerate(settings.log.remove):
         try:
             re.compile(expression)
@@ -201,6 +202,21 @@ def _check_hosted(settings: Settings) -> Iterator[SettingsProblem]:
         yield from _check_numbers(row, ("hosted", kind))
         if bool(row.mcp) == bool(row.command):
             yield SettingsProblem(("hosted", kind), "needs exactly one of `mcp` and `command`", _HOSTED_HINT)
+
+
+def _check_relay(settings: Settings) -> Iterator[SettingsProblem]:
+    """Yield the problems of the relay: unknown upstreams, invalid paths, and objects without a persistent store."""
+    relay, responses = settings.relay, settings.responses
+    for number, name in enumerate(relay.upstreams):
+        if settings.upstreams:
+            yield from _check_known(name, settings.upstreams, ("relay", "upstreams", number), "upstream")
+    for number, path in enumerate(relay.paths):
+        if not re.fullmatch(r"(?:GET|POST|DELETE) /\S+", path):
+            message = f"{path!r} is not a method and a path"
+            yield SettingsProblem(("relay", "paths", number), message, 'write "POST /v1/ocr"')
+    if relay.objects and not responses.is_persistent:
+        hint = 'set store in [responses], as in store = "objects.db"'
+        yield SettingsProblem(("relay", "objects"), "needs a store that outlives the process", hint)
 
 
 def _check_server(settings: Settings) -> Iterator[SettingsProblem]:

@@ -33,6 +33,7 @@ class ServerRow(Row, frozen=True):
     workers: int = 1  # processes on the port; several need `state.url`
     hosts: tuple[str, ...] = ()  # host names that clients may use, besides the names of this machine
     origins: tuple[str, ...] = ()  # origins of web pages that may send requests
+    cors: bool = False  # let browsers show the answers to pages of `origins`
     drain: float = 30.0  # seconds for in-flight requests when the server stops
     heartbeat: float = 30.0  # seconds after which a worker whose event loop does not run is replaced; 0: never
     certificate: str | None = None  # a PEM file with the certificate chain; then clients use https
@@ -199,6 +200,24 @@ class ResponsesRow(Row, frozen=True):
     max_key_bytes: int = 64 * _MEGABYTE  # of one client's key; beyond it, the oldest responses are dropped
     max_key_entries: int = 10_000  # of one client's key
 
+    @property
+    def is_persistent(self) -> bool:
+        """True if entries outlive the process."""
+        return self.store_env is not None or self.store not in (None, "memory:")
+
+
+class RelayRow(Row, frozen=True):
+    """Endpoints besides chats, such as embeddings, images, audio and files, which are relayed to an upstream with the same API.
+
+    Files, batches and other objects belong to the key that creates them, so they need a persistent store in [responses].
+    """
+
+    enabled: bool = True
+    paths: tuple[str, ...] = ()  # further endpoints, as "POST /v1/ocr", where `*` matches any text
+    upstreams: tuple[str, ...] = ()  # the preferred ones, for requests that name no model
+    objects: bool | None = None  # files, batches and jobs; default: whether [responses] has a persistent store
+    max_bytes: int = 2048 * _MEGABYTE  # bytes of a body that is sent on while it arrives
+
 
 class LogRow(Row, frozen=True):
     """One line per request, written to `file`, or `to` standard error, Python's logging, or nowhere."""
@@ -290,6 +309,7 @@ class Settings(Row, frozen=True):
     limits: LimitsRow = LimitsRow()
     state: StateRow = StateRow()
     responses: ResponsesRow = ResponsesRow()
+    relay: RelayRow = RelayRow()
     log: LogRow = LogRow()
     trace: TraceRow = TraceRow()
     tools: dict[str, ToolsRow] = {}  # by model pattern

@@ -136,6 +136,13 @@ class RequestLogWriter:
         log.model = client_request.model
         log.stream = client_request.stream
 
+    def set_relay(self, model: str) -> None:
+        """Note a request besides chats; `model` is empty if it names none."""
+        self.log.model = model
+
+    def set_relay_usage(self, usage: Usage | None) -> None:
+        self.log.usage = usage
+
     def set_stream(self, *, is_stream: bool) -> None:
         """Note whether the answer is a stream, if only the reply of the upstream decides about it."""
         self.log.stream = is_stream

@@ -158,11 +158,9 @@ class ClientRequest:
     ) -> None:
         """Read a request. `work_size` is the size of the work to decode it, see `admit_request`.
 
-        `reading` knows the first messages of a large `body`. Raise ProtocolError if the body is compressed, invalid or
+        `reading` knows the first messages of a large `body`. Raise ProtocolError if the body is invalid or
         names no model, and ConfigError if it sets a field that is forbidden for clients.
         """
-        if "content-encoding" in headers and headers["content-encoding"] != "identity":
-            raise ProtocolError("compressed bodies are not supported", hint="send the body uncompressed", status=415)
         self._read_head(route, headers, query)
         self.own_work = work_size  # without a stored conversation
         self.wire = wire

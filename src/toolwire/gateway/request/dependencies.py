@@ -17,10 +17,10 @@ from ...schema.bounds import BoundedCache
 from ..config.settings import LimitsRow
 from ..hosted_tools import HostedService
 from ..keys import Caller
-from ..media_descriptions import MediaDescriptions
 from ..memory import MemoryReservation
 from ..responses.state import ResponseState
 from ..retrieval.tool_ranker import ToolRanker
+from ..routing.media_descriptions import MediaDescriptions
 from ..routing.router import Router
 from .client_request import ClientRequest, KnownTools
 

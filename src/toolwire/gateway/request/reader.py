@@ -27,6 +27,7 @@ from .client_request import ClientRequest, check_model
 from .dependencies import Dependencies
 from .field_scan import CountedObjects
 from .routes import Route
+from .transformed import change_body
 
 # A request whose body is sent on while it arrives: only its first fields are known.
 
@@ -76,7 +77,6 @@ def open_streamed_request(
         not model
         or route.ingress.stores_responses
         or route.ingress.is_invoke  # its body is rewritten
-        or headers.get("content-encoding", "identity") != "identity"
         or dependencies.turn_store.has_any
         or dependencies.runner_for(model) is not None
     ):
@@ -156,6 +156,8 @@ class RequestReader:
         Memory is reserved for it. Raise the errors of its size, time and memory, and of `ClientRequest`.
         """
         limits, headers, query = dependencies.limits, http_exchange.headers, http_exchange.query
+        if "content-encoding" in headers or route.path_model:
+            change_body(http_exchange, route.path_model, limits.body)
         length = http_exchange.declared_length
         if 0 < length <= SMALL_DOCUMENT and length <= limits.stream_body and length <= limits.body:
             arrived = http_exchange.take_body()
@@ -216,6 +218,13 @@ class RequestReader:
         self, http_exchange: HttpExchange, memory: MemoryReservation, limits: LimitsRow
     ) -> tuple[bytes, int]:
         """Read a body, and reserve the memory for parsing it. Return it with the size of the work that it makes."""
-        body = await http_exchange.read_body(limits.body, limits.slow_client, memory.add)
+        if "content-encoding" in http_exchange.headers:
+            change_body(http_exchange, "", limits.body)
+        return await self.admit(
+            await http_exchange.read_body(limits.body, limits.slow_client, memory.add), memory, limits
+        )
+
+    async def admit(self, body: bytes, memory: MemoryReservation, limits: LimitsRow) -> tuple[bytes, int]:
+        """Reserve the memory for parsing a body. Return it with the size of the work that it makes."""
         size = await admit_document(body, limits.values, self.open_offload(memory.client), memory)
         return body, size

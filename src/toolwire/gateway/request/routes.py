@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Container, Mapping
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from functools import lru_cache
 from secrets import token_hex
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ...asgi.access import RequestRefused
 from ...asgi.http_exchange import HeaderPairs, HttpExchange, header_pairs
@@ -39,7 +40,9 @@ StateAction: TypeAlias = Literal[
 SocketAction: TypeAlias = Literal["connect", "prepare"]
 """A WebSocket's handshake, and a response of it without output; no path has these actions."""
 RouteAction: TypeAlias = (
-    Literal["generate", "count", "models", "model", "processes", "alive", "ready", "metrics", "version", "openapi"]
+    Literal[
+        "generate", "count", "models", "model", "processes", "alive", "ready", "metrics", "version", "openapi", "relay"
+    ]
     | StateAction
     | SocketAction
 )
@@ -160,6 +163,7 @@ class Route(Struct, frozen=True):
     stream: bool | None = None
     entry_id: str = ""  # of a stored response or conversation; of a new response, if it is given
     item_id: str = ""  # of an item of a conversation
+    path_model: str = ""  # a model in the path of an API whose body names it; see `request.transformed`
 
     @property
     def model_pointer(self) -> str:
@@ -240,8 +244,63 @@ def _wire_of_headers(headers: Container[str]) -> str | None:
     return "gemini" if "x-goog-api-key" in headers or "x-goog-api-client" in headers else None
 
 
+# Paths of clients for clouds and other gateways. They mean a path of the table, some with the model as a part of it:
+#
+# - AzureOpenAI of the SDKs: /openai/deployments/{model}/…?api-version=…, /openai/…?api-version=… and /openai/v1/…
+# - google-genai and Anthropic's SDK for Vertex AI: …/publishers/{publisher}/models/{model}:{verb}
+# - prefixes below which one gateway serves several APIs: /anthropic/…, /gemini/…; and Google's /v1beta/openai/…
+#
+# A base URL that ends with a slash makes a double one.
+
+
+_PREFIXED = re.compile(
+    r"/openai/deployments/(?P<model>[^/]{1,256})(?P<own>/[^/].*)|(?:/v1(?:beta)?)?/openai(?:/v1)?(?P<openai>/[^/].*)|/(?:anthropic|gemini)(?P<other>/[^/].*)"
+).fullmatch
+_VERTEX = re.compile(
+    r"(?:/v1(?:beta1)?)?/projects/[^/]{1,256}/locations/[^/]{1,256}/publishers/(?P<publisher>google|anthropic)/models/(?P<model>[^/:]{1,256}):(?P<verb>[A-Za-z]{1,64})"
+).fullmatch
+_repeated_slashes = re.compile("//+").sub
+
+
+class ClientPath(NamedTuple):
+    """A path of the table, and the model in the client's path, if the body should name it."""
+
+    path: str
+    model: str = ""
+
+
+def resolve_client_path(path: str) -> ClientPath:
+    """Return the path of the table that a client's path means."""
+    path = _repeated_slashes("/", path)
+    path = path.rstrip("/") or "/"
+    vertex = _VERTEX(path)
+    if vertex is not None and vertex["publisher"] == "google":
+        return ClientPath(f"/v1beta/models/{vertex['model']}:{vertex['verb']}")
+    if vertex is not None and vertex["verb"] in ("rawPredict", "streamRawPredict"):
+        if vertex["model"] == "count-tokens":
+            return ClientPath("/v1/messages/count_tokens")
+        return ClientPath("/v1/messages", vertex["model"])
+    found = _PREFIXED(path)
+    if found is None:
+        return ClientPath(path)
+    if found["other"] is not None:
+        return ClientPath(found["other"])
+    return ClientPath(f"/v1{found['own'] or found['openai']}", found["model"] or "")
+
+
 def _match(method: str, path: str) -> Route | None:
-    """Return the route of a path, or None. Some paths have the model, and the verb of Gemini's requests a stream."""
+    """Return the route of a path, or of the path that it means; None for an unknown path."""
+    route = _match_table(method, path)
+    if route is None:
+        meant, model = resolve_client_path(path)
+        route = None if meant == path else _match_table(method, meant)
+        if route is not None and model:
+            return replace(route, path_model=model)
+    return route
+
+
+def _match_table(method: str, path: str) -> Route | None:
+    """Return the route of a path of the table. Some paths have the model, and the verb of Gemini's requests a stream."""
     method = "GET" if method == "HEAD" else method
     for route_method, pattern, action, ingress in _ROUTES:
         match = pattern.fullmatch(path) if method == route_method else None
@@ -259,7 +318,8 @@ _match_cached = lru_cache(1024)(_match)
 
 def allowed_methods(path: str) -> list[str]:
     """List the methods of a path."""
-    return sorted({method for method, pattern, _, _ in _ROUTES if pattern.fullmatch(path)})
+    paths = (path, resolve_client_path(path).path)
+    return sorted({method for method, pattern, _, _ in _ROUTES if any(map(pattern.fullmatch, paths))})
 
 
 def guess_ingress(path: str, headers: Container[str]) -> Ingress:
@@ -292,13 +352,14 @@ UPGRADE_HEADERS: HeaderPairs = [(b"upgrade", b"HTTP/1.1"), (b"connection", b"upg
 UPGRADE_REQUIRED = 426  # the status
 
 
-def unknown_path_error(http_exchange: HttpExchange) -> RequestRefused:
+def unknown_path_error(http_exchange: HttpExchange, relayed: Sequence[str] = ()) -> RequestRefused:
     """Return the error 405 if the path exists with other methods, 404 if it does not exist.
 
     A WebSocket handshake for another path, or one that the server has not taken, gets 426: Codex then uses HTTP at once, but
     retries for seconds after any other status (core/src/client.rs of openai/codex; 7 attempts of Codex 0.169.0 after a 405).
+    `relayed` are methods of the path among the endpoints besides chats.
     """
-    methods = allowed_methods(http_exchange.path)
+    methods = sorted({*allowed_methods(http_exchange.path), *relayed})
     protocols = http_exchange.headers.get("upgrade", "").lower().split(",")
     if http_exchange.method == "GET" and "websocket" in map(str.strip, protocols):
         hint = f"use {' or '.join(methods or ['POST'])} over HTTP"

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
 from ...asgi.admission import Admission
 from ...asgi.http_exchange import HttpExchange
 from ...asgi.offload import ClientOffload, Offload
@@ -23,6 +27,7 @@ class Handshake:
 
     def __init__(self, scope: Scope, send: Send) -> None:
         self.is_accepted = False
+        self.subprotocol: str | None = None  # of the ones that the client offers
         self._can_refuse = "websocket.http.response" in (scope.get("extensions") or {})
         self._send = send
 
@@ -33,11 +38,20 @@ class Handshake:
             return
         if is_start and message["status"] == SWITCHED:
             self.is_accepted = True
-            await self._send({"type": "websocket.accept", "headers": message["headers"]})
+            accept = {"type": "websocket.accept", "headers": message["headers"]}
+            await self._send(accept if self.subprotocol is None else {**accept, "subprotocol": self.subprotocol})
         elif self._can_refuse:
             await self._send({**message, "type": f"websocket.{kind}"})
         elif is_start:
             await self._send({"type": "websocket.close"})
+
+
+class OpenSocket(Protocol):
+    """A WebSocket that is accepted."""
+
+    def close(self, code: int, reason: str) -> None: ...
+
+    def drain(self) -> None: ...
 
 
 class OpenSockets:
@@ -48,7 +62,7 @@ class OpenSockets:
         self._admission = admission
         self._memory = memory
         self._offload = offload
-        self._sockets: dict[ResponsesSocket, HttpExchange] = {}  # with their handshakes
+        self._sockets: dict[OpenSocket, HttpExchange] = {}  # with their handshakes
         self._is_draining = False
 
     async def serve(self, scope: Scope, receive: Receive, send: Send, keys: ClientKeys, max_bytes: int) -> None:
@@ -74,11 +88,17 @@ class OpenSockets:
             ClientOffload(self._offload, client),
             max_bytes,
         )
-        self._sockets[socket] = exchange
+        with self.keep(socket, exchange):
+            await socket.serve()
+
+    @contextmanager
+    def keep(self, socket: OpenSocket, handshake: HttpExchange) -> Iterator[None]:
+        """Close a socket when its key is revoked, and drain it when the gateway stops."""
+        self._sockets[socket] = handshake
         try:
             if self._is_draining:
                 socket.drain()
-            await socket.serve()
+            yield
         finally:
             del self._sockets[socket]
 

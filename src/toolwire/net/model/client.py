@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from logging import getLogger
 from types import TracebackType
@@ -39,6 +39,7 @@ from ...run.session.auxiliary import mark_repaired, mark_repaired_event
 from ...stream.strict import LIMIT
 from ...text.engine.format import Format
 from ...wire.codec import WireCodec
+from ...wire.embeddings import EmbeddingRequest, Embeddings, Task
 from ...wire.models.capabilities import ModelCapabilities
 from ...wire.models.profiles import fit_codec, overlay
 from ...wire.protocol import Capabilities
@@ -170,6 +171,35 @@ class ModelClient:
             endpoint_request = self._make_retry(endpoint_request, request, rejected)
             accepted = self._restore(await self._fetch_response(endpoint_request, deadline), endpoint_request)
         return replace(accepted, usage=add_usage(rejected.usage, accepted.usage))
+
+    async def embed(
+        self,
+        texts: Sequence[str],
+        *,
+        task: Task | None = None,
+        dimensions: int | None = None,
+        losses: Losses | None = None,
+    ) -> Embeddings:
+        """Return a vector for each text. `task` is the purpose, for models that distinguish them.
+
+        Losses are added to `losses`, or logged. Raise ConfigError if the wire has no embeddings, and otherwise as `ask`.
+        """
+        from .embedding import make_embedding_request, read_embeddings
+
+        check_request(self)
+        check_losses(losses)
+        own_losses = Losses()
+        request = EmbeddingRequest(self._endpoint.model, tuple(texts), task, dimensions)
+        endpoint_request = make_embedding_request(self._endpoint, request, own_losses)
+        if self._strict:
+            require_lossless(own_losses)
+        if losses is None:
+            self._loss_log.report(own_losses)
+        else:
+            losses.extend(own_losses)
+        async with self.open_reply(endpoint_request, self.new_deadline()) as (reply, _):
+            data = await self.read_body(reply)
+        return read_embeddings(self._endpoint, request, data)
 
     async def stream(
         self, request: Request | str, *, losses: Losses | None = None, reader: Capabilities | None = None

@@ -1,8 +1,7 @@
 """Resolve a `provider/model` string, settings and the environment to URLs and headers.
 
-A key belongs to an origin. A key from the environment is sent only to the provider's own address, or to the address
-in the provider's own variable. A caller that passes another `base_url` must also pass its `key`. Keys are never
-shown.
+A key belongs to an origin. A key from the environment is sent only to the provider's own address, or to the address in
+the provider's own variable. A caller that passes another `base_url` must also pass its `key`. Keys are never shown.
 """
 
 from __future__ import annotations
@@ -176,6 +175,12 @@ class Endpoint:
         """Return the URL of requests. The query of the base URL, such as an API version, is kept."""
         return self._address.url(stream=stream)
 
+    def at_path(self, path: str, *, of_model: bool) -> Endpoint:
+        """Return another endpoint of the same API, with a path below the version, such as `/embeddings`."""
+        other = copy(self)
+        other._address = self._address.sibling(path, of_model=of_model)
+        return other
+
     async def authorise(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> Mapping[str, str]:
         """Return the secret headers of a request. Raise KeyCommandError if there is no key and there are no credentials."""
         if self.signing is not None:
@@ -199,8 +204,7 @@ class Endpoint:
     def merge_headers(self, client_headers: Mapping[str, str]) -> dict[str, str]:
         """Merge our headers with a client's on the same wire.
 
-        Lists of beta features are joined. Otherwise configured headers win, then the client's. The version of
-        the wire is left out if it is in the body.
+        Lists of beta features are joined. Else configured headers win, then the client's. A version in the body is omitted.
         """
         merged = dict(self.headers)
         surface = self._address.surface

@@ -39,6 +39,8 @@ from ..http.head import join_path, origin_of, parse_base_url
 _is_setting = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}").fullmatch
 _is_version_segment = re.compile(r"v\d\w*").fullmatch
 _FIELD = re.compile(r"\{(\w+)\}")
+_WIRE_PATH = re.compile(r"/(?:chat/completions|responses|v1/messages)$")  # the end of a surface's path
+_DEPLOYMENT = re.compile(r"/deployments/[^/]+$")
 
 
 class AddressSettings(Value, frozen=True):
@@ -75,6 +77,22 @@ class EndpointAddress:
             path = f"/{unversioned}"
         return EndpointAddress(self._base._replace(path=base), None, (path, path))
 
+    def sibling(self, path: str, *, of_model: bool) -> EndpointAddress:
+        """Return another endpoint of the same API, such as `/embeddings`.
+
+        The path of a surface may have a deployment, which only paths `of_model` need, and the query with the API version.
+        """
+        if self.surface is None:
+            return self.with_path(path)
+        own, _, query = self._paths[0].partition("?")
+        start = _WIRE_PATH.sub("", own)
+        if not of_model:
+            start = _DEPLOYMENT.sub("", start)
+        if path.startswith("/v1beta/models/"):  # of Gemini; the surface has the model
+            start, path = own.rpartition(":")[0], ":" + path.rpartition(":")[2]
+        target = f"{start}{path}?{query}" if query else start + path
+        return EndpointAddress(self._base, self.surface, (target, target))
+
     @property
     def host(self) -> str:
         return (self._base.hostname or "").lower()
@@ -101,7 +119,7 @@ def resolve_address(
     if not surfaces:
         return EndpointAddress(base, None, (wire.path(model, stream=False), wire.path(model, stream=True)))
     surface, api_version, base = _choose_surface(vendor, surfaces, base, settings, environment)
-    values = {"model": _escape_model(model), "api_version": api_version}
+    values = {"model": escape_model(model), "api_version": api_version}
     paths = tuple(
         _fill(template, values, vendor, settings, environment)
         for template in (surface.path, surface.stream_path or surface.path)
@@ -232,7 +250,7 @@ def _from_environment(name: str, vendor: Vendor, environment: Mapping[str, str])
     return next((value for value in values if value), None)
 
 
-def _escape_model(model: str) -> str:
+def escape_model(model: str) -> str:
     """Escape a model for one segment of a path; refuse segments that a server may resolve as a relative path."""
     name = model.removeprefix("models/")
     if name.strip(".") == "":

@@ -21,16 +21,16 @@ from typing import NamedTuple, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..bridge.conversation.media import content_kind, iterate_media
-from ..ir.errors import ToolwireError
-from ..ir.losses import Losses
-from ..ir.parts import Media, Part, Text, ToolResult
-from ..ir.request import Message, Params, Request
-from ..ir.response import UpstreamError, Usage, add_usage
-from ..ir.terminal import neutralise_line
-from ..net.model.client import ModelClient
-from ..schema.bounds import BoundedCache
-from .routing.router import Router, Target
+from ...bridge.conversation.media import content_kind, iterate_media
+from ...ir.errors import ToolwireError
+from ...ir.losses import Losses
+from ...ir.parts import Media, Part, Text, ToolResult
+from ...ir.request import Message, Params, Request
+from ...ir.response import UpstreamError, Usage, add_usage
+from ...ir.terminal import neutralise_line
+from ...net.model.client import ModelClient
+from ...schema.bounds import BoundedCache
+from .router import Router, Target
 
 _log = getLogger("toolwire.gateway")
 _MAX_KEPT = 8 * 1024 * 1024  # bytes of descriptions, some thousand

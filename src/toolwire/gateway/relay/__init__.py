@@ -1,0 +1,1 @@
+"""Endpoints besides chats: requests and answers are passed on while they arrive."""

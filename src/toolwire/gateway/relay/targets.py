@@ -1,0 +1,119 @@
+"""The targets of a relayed request: by its model, by the owner of the ids in it, or the only upstream with its API."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ...asgi.http_exchange import HttpExchange
+from ...asgi.request import Scope
+from ...wire.embeddings import EMBEDDING_WIRES
+from ..config.settings import ModelRow, RelayRow
+from ..keys import Caller
+from ..memory import MemoryReservation
+from ..observe.request_log import RequestLogWriter
+from ..request.client_request import ModelMissing
+from ..routing.health import HealthTable
+from ..routing.router import NoTarget, Router, Target, make_target
+from .bodies import RelayBody
+from .objects import ObjectOwners, referred_ids
+from .paths import RelayRoute
+
+_NO_MODEL = "any"  # the name for targets of requests without one; it is not sent
+_MAX_REMEMBERED = 256  # targets; only models for fine-tuning are named by clients
+
+_STREAMED_ENDS = ("/content", "/results")  # of paths: files, and results of batches
+
+
+class RelayRequest(NamedTuple):
+    """One request of a client."""
+
+    http_exchange: HttpExchange
+    route: RelayRoute
+    caller: Caller
+    memory: MemoryReservation
+    log_writer: RequestLogWriter
+    scope: Scope
+    body: RelayBody
+
+    @property
+    def model(self) -> str | None:
+        return self.route.model or self.body.model
+
+    def is_translated_at(self, target: Target) -> bool:
+        """Return whether a request for embeddings has to be translated for a target, which is on another wire."""
+        return self.route.relay.is_embedding and target.endpoint.wire.name not in self.route.relay.wires
+
+    @property
+    def is_document(self) -> bool:
+        """True if the answer is a document about objects."""
+        return bool(self.route.collection) and not self.route.path.endswith(_STREAMED_ENDS)
+
+
+class RelayTargets:
+    """The choice of targets on one version of the settings."""
+
+    def __init__(self, router: Router, health: HealthTable, row: RelayRow, owners: ObjectOwners | None) -> None:
+        self._router = router
+        self._health = health
+        self._row = row
+        self._owners = owners
+        self._by_upstream: dict[tuple[str, str], Target] = {}
+
+    async def find(self, request: RelayRequest) -> Sequence[Target]:
+        """Return the targets that may answer. Raise UnknownModel, UnknownObject, ModelMissing, NoTarget or RequestRefused."""
+        route, caller = request.route, request.caller
+        pinned = await self._find_upstream(request)
+        if not request.model:
+            if route.relay.model == "required" or (route.relay.model == "optional" and not caller.has_all_models):
+                raise ModelMissing("the request names no model", pointer=route.model_pointer)
+            return [self._at(pinned or self._choose_upstream(route))]
+        caller.check(request.model)
+        if pinned is not None:  # a model for fine-tuning may be served by no row of the settings
+            return [self._at(pinned, request.model)]
+        plan = self._router.plan(request.model, tools=False)
+        targets = [target for target in plan if _has_path(target, route)]
+        if not targets:
+            message = (
+                f"{request.model[:200]!r} is served by {plan[0].endpoint.wire.name}, which has no {route.path[:200]}"
+            )
+            raise NoTarget(message, hint=f"use a model of {' or '.join(route.relay.wires)}")
+        return targets
+
+    async def _find_upstream(self, request: RelayRequest) -> str | None:
+        """Return the upstream that has the objects of a request, or None if it refers to none."""
+        ids = referred_ids(request.body.document) if request.route.collection else {}
+        if request.route.entry_id:
+            ids[request.route.entry_id] = ""
+        if not ids or self._owners is None:
+            return None
+        return await self._owners.require(request.caller.name, ids)
+
+    def _choose_upstream(self, route: RelayRoute) -> str:
+        """Return the upstream for a request without a model. Raise NoTarget if there is none, or no reason to choose."""
+        names = [name for name in self._router.upstreams if _has_path(self._at(name), route)]
+        preferred = next((name for name in self._row.upstreams if name in names), None)
+        if preferred is not None or len(names) == 1:
+            return preferred or names[0]
+        if not names:
+            raise NoTarget(f"no upstream has {route.path[:200]}", hint=f"it needs {' or '.join(route.relay.wires)}")
+        hint = f'the gateway\'s operator can set upstreams in [relay], as in upstreams = ["{names[0]}"]'
+        raise NoTarget(f"several upstreams have {route.path[:200]}: {', '.join(names)}", hint=hint)
+
+    def _at(self, upstream: str, model: str = _NO_MODEL) -> Target:
+        """Return the target of a model at an upstream, also if no row of the settings has it."""
+        key = upstream, model
+        if key not in self._by_upstream:
+            configured = self._router.find_upstream(upstream)
+            if configured is None:
+                raise NoTarget(f"the upstream {upstream!r} was removed from the settings")
+            if len(self._by_upstream) >= _MAX_REMEMBERED:
+                self._by_upstream.clear()
+            self._by_upstream[key] = make_target(configured, model, ModelRow(upstream=upstream), self._health)
+        return self._by_upstream[key]
+
+
+def _has_path(target: Target, route: RelayRoute) -> bool:
+    endpoint = target.endpoint
+    wires = EMBEDDING_WIRES if route.relay.is_embedding else route.relay.wires
+    return endpoint.wire.name in wires and endpoint.vendor.transport is None
