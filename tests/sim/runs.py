@@ -113,7 +113,7 @@ class Runs:
         self.queues = QueueDatabase(self.server.wall)
         self.queues.watch_attributes = self.check_take_over
         self.approves = draw.random() < 0.4
-        self.longest = draw.choice((4.0, 4.0, 25.0))  # of half a write: also longer than the lease of its run
+        self.longest = draw.choice((2.0, 2.0, 25.0))  # of half a write: shorter than a stop, or longer than a lease
         # Where the network is good, what a worker may do late is known.
         self.is_prompt = not world.loss and world.delay <= 0.02
         self.has_jumped = False
