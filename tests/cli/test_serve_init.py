@@ -76,7 +76,7 @@ def test_litellm_file_is_converted_with_the_report_as_comments(folder, capsys, m
         f"""
 model_list:
   - {{model_name: gpt, litellm_params: {{model: gpt-4o, api_key: {SECRET}, tags: [a]}}}}
-  - {{model_name: rock, litellm_params: {{model: bedrock/x}}}}
+  - {{model_name: rock, litellm_params: {{model: sagemaker/x}}}}
 environment_variables: {{SOME_PASSWORD: {SECRET}}}
 general_settings: {{master_key: os.environ/UNSET_MASTER}}
 """
@@ -89,7 +89,7 @@ general_settings: {{master_key: os.environ/UNSET_MASTER}}
     for expected in ("# skipped: rock", "SOME_PASSWORD", "UNSET_MASTER", "toolwire serve keys new NAME"):
         assert expected in text
     captured = capsys.readouterr()
-    assert "Amazon Bedrock is not supported" in captured.err
+    assert "Amazon SageMaker is not supported" in captured.err
     assert SECRET not in text + captured.out + captured.err
     assert init("--from-litellm", "config.yaml", "--force", "--strict") == 2
 

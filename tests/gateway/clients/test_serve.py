@@ -497,7 +497,7 @@ model_list:
   - model_name: m
     litellm_params: {{model: openai/scripted, api_base: "{url}", api_key: sk-in-the-file-0123, rpm: 5}}
   - model_name: rock
-    litellm_params: {{model: bedrock/x}}
+    litellm_params: {{model: sagemaker/x}}
 litellm_settings: {{drop_params: true, cache: true}}
 router_settings: {{allowed_fails: 3}}
 """
@@ -519,7 +519,7 @@ def test_litellm_file_is_served_and_its_other_settings_are_listed(tmp_path: Path
     assert "1 model or target skipped, 2 settings ignored" in printed
     assert "sk-in-the-file" not in printed
     refused = run_failing_serve(tmp_path, "--config", "config.yaml", "--strict", "--port", "0")
-    assert "rock (model_list[1]): Amazon Bedrock is not supported; 2 more" in refused
+    assert "rock (model_list[1]): Amazon SageMaker is not supported; 2 more" in refused
 
 
 @pytest.mark.parametrize("port", ["65536", "-1"])

@@ -47,7 +47,7 @@ model_list:
   - model_name: text-embedding
     litellm_params: {model: openai/text-embedding-3-small}
   - model_name: rock
-    litellm_params: {model: bedrock/anthropic.claude-3, aws_region_name: us-east-1}
+    litellm_params: {model: sagemaker/anthropic.claude-3, aws_region_name: us-east-1}
   - model_name: "anthropic/*"
     litellm_params: {model: "anthropic/*", api_key: os.environ/ANTHROPIC_API_KEY}
 litellm_settings:
@@ -97,7 +97,7 @@ def test_file_is_converted(tmp_path, monkeypatch):
 def test_everything_with_a_meaning_is_used_and_the_rest_is_one_report():
     imported = converted(EVERYTHING)
     settings = imported.settings
-    assert list(settings.models) == ["gpt-4", "gpt", "vllm", "local", "anthropic/*"]
+    assert list(settings.models) == ["gpt-4", "gpt", "vllm", "local", "text-embedding", "anthropic/*"]
     (target,) = settings.models["gpt"].targets
     gpt = settings.upstreams[target.upstream]
     assert (gpt.provider, gpt.retries, gpt.timeout) == ("openai-chat", 5, 50.0)
@@ -110,7 +110,7 @@ def test_everything_with_a_meaning_is_used_and_the_rest_is_one_report():
     assert settings.upstreams[settings.models["local"].targets[0].upstream].provider == "ollama"
     assert settings.limits.cooldown == 7.0
     assert imported.variables == {"REDIS_HOST": "localhost"}
-    assert {note.model for note in imported.notes if note.kind == "skipped"} == {"text-embedding", "rock", "broken"}
+    assert {note.model for note in imported.notes if note.kind == "skipped"} == {"rock", "broken"}
     assert locations(imported, "ignored") == {
         "guardrails",
         "litellm_settings.context_window_fallbacks",
@@ -164,6 +164,27 @@ def test_prefixes_are_mapped_to_providers(model, provider, name):
     settings = convert_litellm({"model_list": [entry]}, KEYS).settings
     (target,) = settings.models["m"].targets
     assert (settings.upstreams[target.upstream].provider, target.model) == (provider, name)
+
+
+@pytest.mark.parametrize(
+    ("model", "params", "name", "region"),
+    [
+        ("bedrock/us.anthropic.claude-sonnet-5-v1:0", {"aws_region_name": "us-east-1"}, "us.anthropic.claude-sonnet-5-v1:0", "us-east-1"),
+        ("bedrock/converse/amazon.nova-pro-v1:0", {}, "amazon.nova-pro-v1:0", "eu-central-1"),
+        ("bedrock/invoke/us-gov-west-1/anthropic.claude-x", {}, "anthropic.claude-x", "us-gov-west-1"),
+        ("bedrock/us-west-2/mistral.m", {"aws_region_name": "us-east-1"}, "mistral.m", "us-east-1"),
+        ("bedrock/converse/arn:aws:bedrock:us-east-1:1:inference-profile/x", {}, "arn:aws:bedrock:us-east-1:1:inference-profile/x", "eu-central-1"),
+        ("anthropic.claude-3-haiku-20240307-v1:0", {}, "anthropic.claude-3-haiku-20240307-v1:0", "eu-central-1"),
+    ],
+)  # fmt: skip
+def test_models_of_bedrock_are_sent_to_converse(model, params, name, region):
+    entry = {"model_name": "m", "litellm_params": {"model": model, **params}}
+    environment = {"AWS_BEARER_TOKEN_BEDROCK": "k" * 20, "AWS_REGION_NAME": "eu-central-1"}
+    imported = convert_litellm({"model_list": [entry]}, environment)
+    (target,) = imported.settings.models["m"].targets
+    upstream = imported.settings.upstreams[target.upstream]
+    assert (upstream.provider, target.model, upstream.location) == ("bedrock", name, region)
+    assert imported.notes == ()
 
 
 def test_variables_of_litellm_are_used_where_ours_have_other_names():
@@ -243,7 +264,6 @@ model_list:
             "{model_name: x, litellm_params: {model: vertex_ai/mistral-large}}",
             "vertex_ai/mistral-large is not supported",
         ),
-        ("{model_name: x, litellm_params: {model: x}, model_info: {mode: embedding}}", "not a chat model"),
         ("7", "the entry is not a table"),
     ],
 )
@@ -265,7 +285,7 @@ def test_unusable_models_are_skipped_with_a_reason(entry, reason):
         ("7", "the file is not a table"),
         ("model_list: {}", "no model of the file can be used"),
         ("{}", "no model of the file can be used"),
-        ("model_list: [{model_name: x, litellm_params: {model: bedrock/x}}]", "x: Amazon Bedrock is not supported"),
+        ("model_list: [{model_name: x, litellm_params: {model: sagemaker/x}}]", "x: Amazon SageMaker is not supported"),
         (LITELLM, "master_key: environment variable MASTER is not set"),
     ],
 )

@@ -14,9 +14,6 @@ from ...wire.models.litellm import PROVIDERS, UNSUPPORTED
 _COMPATIBLE_HINT = (
     'if its server has an OpenAI, Anthropic, Gemini or Ollama API: [upstreams.NAME] base_url = "…", wire = "…"'
 )
-_OTHER_MODES = re.compile(
-    r"embed|dall-e|gpt-image|imagen|stable-diffusion|whisper|moderation|realtime|rerank|\btts\b|transcribe|sora|veo-"
-)
 _BARE_NAMES = (  # LiteLLM's providers of names without a prefix
     (re.compile(r"claude"), "anthropic"),
     (re.compile(r"gemini"), "vertex_ai"),
@@ -44,13 +41,6 @@ def find_prefix_problem(prefix: str) -> tuple[str, str] | None:
     if prefix in PROVIDERS:
         return None
     return UNSUPPORTED.get(prefix, (f"unknown provider {prefix!r}", _COMPATIBLE_HINT))
-
-
-def is_chat_model(model: str, mode: object) -> bool:
-    """Check the mode in `model_info`, or else the name: the gateway serves chat models only."""
-    if isinstance(mode, str):
-        return mode in ("chat", "completion", "responses")
-    return not _OTHER_MODES.search(model.lower())
 
 
 # Rows of data: settings of LiteLLM without an equivalent in a settings file of toolwire, by key.

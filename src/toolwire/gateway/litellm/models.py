@@ -19,7 +19,6 @@ from .equivalents import (
     ImportReport,
     find_note,
     find_prefix_problem,
-    is_chat_model,
     split_model,
 )
 
@@ -37,6 +36,11 @@ _READ = frozenset(
 _DEFAULTS = ("temperature", "top_p", "top_k", "stop", "seed", "presence_penalty", "frequency_penalty", "service_tier")
 _AZURE_HOSTS = (".openai.azure.com", ".cognitiveservices.azure.com", ".services.ai.azure.com")
 _OPENAI_HOST = "api.openai.com"
+# LiteLLM's operation and region before the name of a model at Bedrock, which may be an ARN with slashes. Converse serves all
+# models, so the operation selects nothing.
+_BEDROCK_MODEL = re.compile(
+    r"(?:(?:converse|converse_like|invoke)/)?(?:(?P<region>[a-z]{2}(?:-[a-z]+)+-\d)/)?(?P<model>.+)"
+)
 _is_variable = re.compile(r"[A-Za-z_]\w*").fullmatch
 _MAX_NAME = 512  # characters, as of a model in a request
 
@@ -82,11 +86,12 @@ class EntryConverter:
         """Convert an entry, and report its settings without an equivalent. Raise UnusableEntry if it is skipped."""
         name, params, info = _read_entry(entry)
         prefix, model = split_model(_require_text(params, "model"), _text(params.get("custom_llm_provider")))
-        if not is_chat_model(model, info.get("mode")):
-            raise UnusableEntry("not a chat model", "send such requests to the provider directly")
         problem = find_prefix_problem(prefix)
         if problem is not None:
             raise UnusableEntry(*problem)
+        if prefix in ("bedrock", "bedrock_converse") and (parts := _BEDROCK_MODEL.fullmatch(model)):
+            model, region = parts["model"], parts["region"] or self._environment.get("AWS_REGION_NAME")
+            params = {**({"aws_region_name": region} if region else {}), **params}
         prefix_row, model = _choose_provider(PROVIDERS[prefix], prefix, model)
         upstream = self._make_upstream(prefix_row, params, f"{location}.litellm_params")
         self._report_rest(params, f"{location}.litellm_params")

@@ -32,6 +32,8 @@ PROVIDERS = {
     "vertex_ai": ProviderPrefix("vertex"),
     "vertex_ai_beta": ProviderPrefix("vertex"),
     "bedrock_mantle": ProviderPrefix("bedrock-mantle", ("BEDROCK_MANTLE_API_KEY",), "BEDROCK_MANTLE_API_BASE"),
+    "bedrock": ProviderPrefix("bedrock", (), "AWS_BEDROCK_RUNTIME_ENDPOINT"),
+    "bedrock_converse": ProviderPrefix("bedrock", (), "AWS_BEDROCK_RUNTIME_ENDPOINT"),
     "mistral": ProviderPrefix("mistral"),
     "cohere": ProviderPrefix("cohere", (), "COHERE_API_BASE"),
     "cohere_chat": ProviderPrefix("cohere", (), "COHERE_API_BASE"),
@@ -61,11 +63,10 @@ PROVIDERS = {
     "custom_openai": ProviderPrefix(None, (), None, needs_base=True),
     "azure_ai": ProviderPrefix(None, ("AZURE_AI_API_KEY",), "AZURE_AI_API_BASE", needs_base=True),
 }
-_BEDROCK = "put a server with an OpenAI or Anthropic API in front of it, or use the same model at another provider"
+_OTHER_API = "put a server with an OpenAI or Anthropic API in front of it, or use the same model at another provider"
 UNSUPPORTED = {
-    "bedrock": ("Amazon Bedrock is not supported", _BEDROCK),
-    "sagemaker": ("Amazon SageMaker is not supported", _BEDROCK),
-    "sagemaker_chat": ("Amazon SageMaker is not supported", _BEDROCK),
+    "sagemaker": ("Amazon SageMaker is not supported", _OTHER_API),
+    "sagemaker_chat": ("Amazon SageMaker is not supported", _OTHER_API),
     "text-completion-openai": ("text completion models are not served", "use a chat model"),
     "text-completion-codestral": ("text completion models are not served", "use a chat model"),
     "auto_router": ("LiteLLM chooses another model by the content of a request", "name a model"),
