@@ -55,8 +55,10 @@ def snippet_view(request: SnippetRequest) -> SnippetAnswer:
     """Return a program that sends a request, or a question with a list of tools; raise `ToolwireError` for other documents."""
     document = parse(request.document)
     codec = get(request.wire)
-    if type(document) is list and document:  # every wire has the tools of a request in this field
-        document = {**codec.encode_request(_QUESTION).body, "tools": document}
+    if type(document) is list and document:  # every other wire has the tools of a request in the field `tools`
+        tools: JSON = {"tools": document}
+        where = {"toolConfig": tools} if codec.name == "bedrock" else tools
+        document = {**codec.encode_request(_QUESTION).body, **where}
     if type(document) is not dict:
         raise ProtocolError("a request is a JSON object", hint="copy the request or the tools of a wire")
     vendor = vendors.find(_VENDORS.get(codec.name, "openai"))
