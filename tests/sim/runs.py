@@ -113,7 +113,7 @@ class Runs:
         self.queues = QueueDatabase(self.server.wall)
         self.queues.watch_attributes = self.check_take_over
         self.approves = draw.random() < 0.4
-        self.longest = draw.choice((4.0, 4.0, 25.0))  # of half a write: also longer than the lease of its run
+        self.longest = draw.choice((2.0, 2.0, 25.0))  # of half a write: shorter than a stop, or longer than a lease
         # Where the network is good, what a worker may do late is known.
         self.is_prompt = not world.loss and world.delay <= 0.02
         self.has_jumped = False
@@ -336,7 +336,8 @@ class Runs:
                     self.world.fail(f"effect {number} of {run_id} is done, and happened {count} times")
                 if result.is_error and not ("may or may not" in result.text or "may have taken" in result.text):
                     self.world.fail(f"effect {number} of {run_id}: {result.text}")
-                if result.is_error and self.world.calm:
+                # The model of a subagent fails now and then, which its caller reads as an unknown outcome.
+                if result.is_error and self.world.calm and self.run_ids.index(run_id) % 3 != 2:
                     self.world.fail(f"effect {number} of {run_id} is unknown, although nothing failed")
         now = self.server.wall()
         if self.world.calm:

@@ -16,6 +16,7 @@ promised order.
 
 import asyncio
 import contextvars
+import gc
 import random
 import secrets
 import sys
@@ -309,6 +310,7 @@ class World:
     def _end(self) -> None:
         """Close what still waits, without effect."""
         self.is_over = True
+        self.loop.set_exception_handler(lambda loop, context: None)
         hook, sys.unraisablehook = sys.unraisablehook, lambda unraisable: None
         for thread in self.threads:
             with suppress(BaseException):
@@ -318,10 +320,10 @@ class World:
                 task.get_coro().close()
             if task.done() and not task.cancelled():
                 task.exception()
-        self.loop.set_exception_handler(lambda loop, context: None)
         self.loop.close()
         self.tasks.clear()
         self.threads.clear()
+        gc.collect()  # what is left runs its `finally` now, and not in the next schedule or test
         sys.unraisablehook = hook
 
     @contextmanager
