@@ -3,11 +3,12 @@
     ENQUEUED ──start_queued──▶ PENDING ──record_outcome (by its owner)──▶ SUCCESS
     DELAYED ──its time──▶ ENQUEUED      └──resume──▶ ENQUEUED            any but SUCCESS ──cancel──▶ CANCELLED
 
-Each start has a new owner token, and only the present owner's outcome is accepted. DBOS repeats an operation until its
-database can be reached; here the client gives up after some attempts, so that its callers see errors, too.
+Each start has a new owner token, and only the present owner's outcome is accepted. `_QueueClient` raises StoreError if the
+database cannot be reached. DBOS itself repeats the recording of an outcome until then, and a start at its next look.
 """
 
 import asyncio
+import contextvars
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,8 +19,8 @@ from sim.world import Link, Machine, Pool, Process, World, present_process, pres
 from toolwire.ir.errors import StoreError
 
 _POLL = 2.0  # seconds between two looks at the queues; `durable.queues._QUEUE_POLL` would make schedules slow
-_ATTEMPTS = 2  # of an operation of the client
 _ENDED = ("SUCCESS", "ERROR")
+_workflow_id: contextvars.ContextVar[str] = contextvars.ContextVar("workflow_id")
 
 
 @dataclass
@@ -85,9 +86,14 @@ class QueueDatabase:
     ) -> list[Workflow]:
         prefixes = None if workflow_id_prefix is None else tuple(_as_list(workflow_id_prefix))
         found = [
-            replace(row, attributes=dict(row.attributes))
+            replace(
+                row,
+                input=row.input if load_input else None,
+                output=row.output if load_output else None,
+                attributes=dict(row.attributes),
+            )
             for row in self.workflows.values()
-            if (workflow_ids is None or row.workflow_id in workflow_ids)
+            if (not workflow_ids or row.workflow_id in workflow_ids)
             and (prefixes is None or row.workflow_id.startswith(prefixes))
             and (name is None or row.name in _as_list(name))
             and (status is None or row.status in _as_list(status))
@@ -148,16 +154,7 @@ class RemoteQueues:
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         operation = getattr(self._database, name)
-
-        def call(*args: Any, **options: Any) -> Any:
-            for _ in range(_ATTEMPTS - 1):
-                try:
-                    return self._link.call(f"dbos {name}", lambda: operation(*args, **options))
-                except StoreError:
-                    continue
-            return self._link.call(f"dbos {name}", lambda: operation(*args, **options))
-
-        return call
+        return lambda *args, **options: self._link.call(f"dbos {name}", lambda: operation(*args, **options))
 
     def destroy(self) -> None: ...
 
@@ -174,6 +171,10 @@ class Executor:
         self._is_stopping = False
         self._threads = Pool(16)
 
+    @property
+    def workflow_id(self) -> str:
+        return _workflow_id.get()
+
     def workflow(self, *, name: str) -> Callable[[Callable[..., Any]], None]:
         return lambda function: self._functions.__setitem__(name, function)
 
@@ -183,9 +184,6 @@ class Executor:
     def listen_queues(self, queues: Sequence[str]) -> None: ...
 
     def set_latest_application_version(self, version: str) -> None: ...
-
-    def run_step(self, options: Any, function: Callable[..., Any], *args: Any) -> Any:
-        return function(*args)
 
     def destroy(self, *, workflow_completion_timeout_sec: float) -> None:
         """Take no further workflows, and wait for the present ones."""
@@ -210,6 +208,7 @@ class Executor:
             self._threads.submit(lambda row=row: self._execute(row))
 
     def _execute(self, row: Workflow) -> None:
+        _workflow_id.set(row.workflow_id)
         try:
             output = self._functions[row.name](*row.input["args"])
             while True:

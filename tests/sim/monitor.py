@@ -106,7 +106,7 @@ class MonitoredStore:
                 may_reclaim and self._is_unknown(held),
                 f"{claim.key} was granted while it is {held.state} until {held.lease_until - now:+.3f} s",
             )
-        if held is None or held.claim.token != claim.token:
+        if held is None or held.claim.token != claim.token or self._is_unknown(held):
             self._require_time(record.lease_until, now + claim.lease, f"the lease of {claim.key}")
             self._require(record.fingerprint == claim.fingerprint, f"{claim.key} has another fingerprint")
             self.held[claim.key] = Held(claim, record.lease_until)
@@ -250,6 +250,13 @@ class MonitoredStore:
     def list(self, status: str | None = None, limit: int = 100, *, tenant: str | None = None) -> Any:
         return self.store.runs.list(status, limit, tenant=tenant)
 
+    def ready(self, limit: int = 1000) -> Any:
+        found = self.store.runs.ready(limit)
+        running = [run_id for run_id, run in self.known.items() if run.latest[0] == "running" and not run.token]
+        expected = {run_id for run_id in running if self._live_run(run_id)}
+        self._require(set(found) == expected or len(found) == limit, f"ready are {found}, not {sorted(expected)}")
+        return found
+
     def lease(self, run_id: str, token: str, seconds: float) -> Any:
         before = self._live_run(run_id)
         leased = self.store.runs.lease(run_id, token, seconds)
@@ -306,6 +313,9 @@ class RemoteRuns:
 
     def list(self, status=None, limit=100, *, tenant=None):
         return self._call("list", status, limit, tenant=tenant)
+
+    def ready(self, limit=1000):
+        return self._call("ready", limit)
 
     def lease(self, run_id, token, seconds):
         self._owners[token] = self._process.name

@@ -6,6 +6,7 @@ runs), `Agent`, `Runner(lease=…)` and all that `calls` drives. The database of
     effects      a write of a run has its effect once
     runs         every run ends; its result for each write is that of its effect, or that the outcome is unknown
     leases       one process at a time continues a run, and only its appends are accepted (`monitor`)
+    webhooks     each end and each wait of a run is posted; once if nothing fails
     reservations when all is over, no run is leased, and no claim but the heartbeats of live workers is running
 """
 
@@ -21,6 +22,8 @@ from sim.monitor import MonitoredStore, RemoteStore
 from sim.world import Machine, Process, World, in_thread, present_process, present_world
 from toolwire import Agent, Runner, ToolCall, tool
 from toolwire.durable import DurableRuns
+from toolwire.durable.jobs import RUN_WORKFLOW
+from toolwire.durable.queues import describe_error
 from toolwire.durable.worker import RunWorker
 from toolwire.ir.errors import ConfigError, StoreError
 from toolwire.ir.parts import ToolResult
@@ -92,6 +95,21 @@ def make_agents(store: RemoteStore, *, approves: bool) -> list[Agent[Any, Any]]:
     return [notes, lead, broken]
 
 
+class Receiver:
+    """Receives webhooks, in place of `WebhookSender`."""
+
+    async def send(self, delivery: Any) -> str:
+        world, runs = present_world(), present_process().shared
+        # Also longer than a worker may take to begin a workflow: one that it executes is not put back.
+        await asyncio.sleep(world.random.choice((0.2, 8.0, 100.0)))
+        if world.is_chaotic and world.random.random() < 0.25:
+            return "status 503"
+        runs.posted[delivery.message_id] += 1
+        return ""
+
+    async def aclose(self) -> None: ...
+
+
 class SimWorker(RunWorker):
     """A worker whose workflow threads are greenlets."""
 
@@ -119,6 +137,7 @@ class Runs:
         self.has_jumped = False
         self.cancelled: dict[str, float] = {}  # when runs were cancelled
         self.effects: dict[tuple[str, int], int] = defaultdict(int)
+        self.posted: dict[str, int] = defaultdict(int)  # webhooks, by their message ids
         self.run_ids = [f"run{number}" for number in range(draw.randint(2, 4))]
         self.workers: list[tuple[Process, asyncio.Event]] = []
         self.count = 0
@@ -163,6 +182,7 @@ class Runs:
         agents = make_agents(runs.store, approves=self.approves)
         worker = SimWorker(runs, agents, version="v1", heartbeat=HEARTBEAT, poll=POLL, grace=5.0)
         worker.executor_id = worker._rounds._executor_id = process.name
+        worker._webhooks = Receiver()
         self.workers.append((process, stop))
         process.start(self.serve(process, worker, stop))
 
@@ -191,7 +211,7 @@ class Runs:
         runs = self.open_runs(process)
         for number, run_id in enumerate(self.run_ids):
             agent = "lead" if number % 3 == 2 else "notes"
-            await process.start(self.insist(runs.enqueue, agent, run_id, run_id=run_id))
+            await process.start(self.insist(runs.enqueue, agent, run_id, run_id=run_id, webhook="https://example.com/"))
         if self.world.calm:
             await process.start(self.insist(runs.enqueue, "broken", "broken", run_id="broken"))
 
@@ -310,10 +330,13 @@ class Runs:
                 self.world.fail(f"{process.name} has no run, and has not stopped")
 
     def is_over(self) -> bool:
-        latest = {row.workflow_id.partition(":")[0]: row.status for row in self.queues.workflows.values()}
+        latest = {row.workflow_id.partition(":")[0]: row.status for row in self.segments()}
         stored = [self.store.store.runs.get(run_id) for run_id in self.run_ids]
         has_ended = all(run is not None and run.status in ("done", "failed") for run in stored)
         return has_ended and set(latest.values()) == {"SUCCESS"} and not self.active()
+
+    def segments(self) -> list[Any]:
+        return [row for row in self.queues.workflows.values() if row.name == RUN_WORKFLOW]
 
     def active(self) -> list[str]:
         """Return the segments that are or will be executed."""
@@ -341,9 +364,15 @@ class Runs:
                     self.world.fail(f"effect {number} of {run_id} is unknown, although nothing failed")
         now = self.server.wall()
         if self.world.calm:
-            segments = [row for row in self.queues.workflows.values() if row.workflow_id.startswith("broken:")]
+            segments = [row for row in self.segments() if row.workflow_id.startswith("broken:")]
             if len(segments) != FAILURES + 1 or segments[-1].output["state"] != "error":
                 self.world.fail(f"a run whose model never answers had {len(segments)} segments")
+        for row in self.segments():
+            has_webhook = row.workflow_id.partition(":")[0] in self.run_ids and row.status == "SUCCESS"
+            if has_webhook and row.output["state"] in ("done", "failed", "error", "waiting"):
+                count = self.posted[row.workflow_id]
+                if not count or (count > 1 and self.world.calm):
+                    self.world.fail(f"{row.output['state']} of {row.workflow_id} was posted {count} times")
         leased = [run.run_id for run in self.store.store.runs.list() if run.token and run.lease_until > now]
         alive = {f"toolwire-worker/{process.name}" for process, _ in self.living()}
         running = {record.key for record in self.store.store.records("running")} - alive
@@ -366,9 +395,19 @@ class _Stored:
         self.runs = store.runs
 
 
+def check_error(error: BaseException) -> str:
+    """Describe an error that a worker logs. A worker survives mistakes in its code, too, and would hide them."""
+    if isinstance(error, (AttributeError, LookupError, TypeError)):
+        present_world().fail(f"a worker has caught {error!r}")
+    return describe_error(error)
+
+
 def simulate(seed: int) -> World:
     world = World(seed, calm=seed % 5 == 0)
-    with mock.patch("toolwire.durable.worker.dbos", fake_dbos(QueueDatabase(lambda: 0.0))) as module:
+    with (
+        mock.patch("toolwire.durable.worker.dbos", fake_dbos(QueueDatabase(lambda: 0.0))) as module,
+        mock.patch("toolwire.durable.worker.describe_error", check_error),
+    ):
         scenario = Runs(world)
         module.DBOS = fake_dbos(scenario.queues).DBOS
         world.run(scenario.run())

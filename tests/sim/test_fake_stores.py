@@ -57,6 +57,7 @@ def draw_step(draw):
         "release run": lambda store: store.runs.release(key, token),
         "delete": lambda store: store.runs.delete(key),
         "rows": lambda store: list(store.runs.rows(key, 0, 100)) if store.runs.get(key) else None,
+        "ready": lambda store: sorted(store.runs.ready()),
         "runs": lambda store: sorted(map(run_state, store.runs.list())),
         "sweep": lambda store: store.sweep() and None,
     }
@@ -135,6 +136,7 @@ class RealQueues:
 
     def __init__(self, client):
         self._client = client
+        self._database = client._client._sys_db  # `_QueueClient` has the client of DBOS
         self._owners = 0
 
     def __getattr__(self, name):
@@ -144,23 +146,24 @@ class RealQueues:
         from dbos._queue import Queue
 
         self._owners += 1
-        queue = next(each for each in self._client._sys_db.list_queues() if each.name == "default")
+        queue = next(each for each in self._database.list_queues() if each.name == "default")
         assert isinstance(queue, Queue)
-        self._client._sys_db.transition_delayed_workflows()
-        started, _ = self._client._sys_db.start_queued_workflows(
+        self._database.transition_delayed_workflows()
+        started, _ = self._database.start_queued_workflows(
             queue, executor_id, version, None, 16 - free, owner_xid=str(self._owners)
         )
         return [(workflow_id, str(self._owners)) for workflow_id in started]
 
     def record_outcome(self, workflow_id, owner, output):
-        text = self._client._sys_db.serializer.serialize(output)
-        return self._client._sys_db.update_workflow_outcome(workflow_id, "SUCCESS", output=text, owner_xid=owner)
+        text = self._database.serializer.serialize(output)
+        return self._database.update_workflow_outcome(workflow_id, "SUCCESS", output=text, owner_xid=owner)
 
 
 def workflow_state(workflow):
     attributes = dict(workflow.attributes or {})
     state = (workflow.workflow_id, workflow.status, workflow.name, workflow.queue_name, workflow.app_version)
-    return (*state, workflow.executor_id or "", workflow.input and list(workflow.input["args"]), attributes)
+    values = workflow.input and list(workflow.input["args"]), workflow.output
+    return (*state, workflow.executor_id or "", *values, attributes)
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -185,7 +188,9 @@ def draw_filters(draw):
         "name": draw.choice(("toolwire.run", ["toolwire.run", "toolwire.schedule"])),
         "executor_id": draw.choice(("w1", None)),
         "workflow_id_prefix": draw.choice(("r1:", ["r1:", "r2:"], None)),
-        "workflow_ids": draw.choice((["r1:1"], None, None)),
+        "workflow_ids": draw.choice((["r1:1", "r2:2"], [], None, None)),
+        "load_input": draw.choice((False, None)),
+        "load_output": draw.choice((False, None)),
     }
     return {name: value for name, value in filters.items() if value is not None}
 

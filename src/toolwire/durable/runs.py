@@ -39,7 +39,9 @@ if TYPE_CHECKING:
     from ..net.agent.agent import Agent
 
 _FIRST_POLL, _LAST_POLL = 0.05, 1.0  # seconds between two looks at a run that is awaited: a run takes seconds to days
-_CANCEL_DELAY = 86_400.0  # seconds; the segment by which a waiting run is cancelled must not start before that
+# Seconds from the segment by which a waiting run is cancelled to its start: many times the statement that cancels it, which
+# is repeated if the segment has started. If this process dies between the two, the run must not be delayed for long.
+_CANCEL_DELAY = 60.0
 _STATUSES: dict[str, DurableStatus] = {
     "ENQUEUED": "queued",
     "DELAYED": "delayed",

@@ -94,7 +94,7 @@ class WorkerRounds:
         pending = self._runs.client.list_workflows(
             status="PENDING", name=WORKFLOWS, load_input=False, load_output=False
         )
-        others = list({workflow.executor_id for workflow in pending} - {self._executor_id, None})
+        others = sorted({workflow.executor_id for workflow in pending} - {self._executor_id, None})
         checked = random.sample(others, min(_MAX_CHECKED, len(others)))
         dead = [executor_id for executor_id in checked if not self._is_alive(executor_id)]
         if dead and not self._is_alive(self._executor_id):
@@ -111,12 +111,12 @@ class WorkerRounds:
         """Put the workflows back into their queues that this worker has not executed for a while."""
         now = time.monotonic()
         unstarted = [workflow for workflow in own if workflow.workflow_id not in executing]
-        self._unstarted = {
-            workflow.workflow_id: self._unstarted.get(workflow.workflow_id, now) for workflow in unstarted
-        }
+        before = self._unstarted  # the thread of the heartbeat may replace it meanwhile
+        since = {workflow.workflow_id: before.get(workflow.workflow_id, now) for workflow in unstarted}
+        self._unstarted = since
         for workflow in unstarted:
-            if now >= self._unstarted[workflow.workflow_id] + _UNSTARTED_SECONDS:
-                _log.warning("put run %s back into its queue: it was not begun", workflow.workflow_id)
+            if now >= since[workflow.workflow_id] + _UNSTARTED_SECONDS:
+                _log.warning("put %s back into its queue: it was not begun", workflow.workflow_id)
                 self._resume(workflow)
 
     def _is_alive(self, executor_id: str) -> bool:
@@ -154,6 +154,8 @@ class WorkerRounds:
             return
         client = self._runs.client
         try:
+            if self._is_alive(executor_id):  # it has renewed its heartbeat while this worker took over from another one
+                return
             for workflow in client.list_workflows(
                 status="PENDING", name=WORKFLOWS, executor_id=executor_id, load_input=False, load_output=False
             ):

@@ -91,7 +91,7 @@ class RunWorker:
         self._poll = poll
         self._grace = grace
         self._tasks: dict[asyncio.Task[Any], str] = {}  # the workflow of each local run
-        self._executing: dict[object, str] = {}  # the workflow of each thread of DBOS that has one
+        self._executing: dict[object, str] = {}  # the workflow of each thread of DBOS that executes one
         self._fenced: set[asyncio.Task[Any]] = set()  # runs that are no longer this worker's, and were cancelled
         self._rounds = WorkerRounds(runs, self.executor_id, self.version, heartbeat)
         self._threads = ThreadPoolExecutor(4, "toolwire-worker")
@@ -177,20 +177,22 @@ class RunWorker:
             dbos.DBOS.set_latest_application_version(self.version)
 
     def _register_workflows(self) -> None:
-        """Register the workflows. They are functions, because DBOS marks them, and a bound method cannot be marked."""
+        self._register(RUN_WORKFLOW, self._execute_workflow)
+        self._register(SCHEDULE_WORKFLOW, self._enqueue_scheduled)
+        self._register(WEBHOOK_WORKFLOW, self._post_webhook)
 
-        def execute(job: dict[str, Any]) -> dict[str, Any]:
-            return self._execute_workflow(job)
+    def _register(self, name: str, work: Callable[..., Any]) -> None:
+        """Register a workflow. It is a function, because DBOS marks it, and a bound method cannot be marked."""
 
-        def enqueue_scheduled(scheduled_at: str, job: dict[str, Any]) -> str:
-            return self._enqueue_scheduled(scheduled_at, job)
+        def execute(*arguments: Any) -> Any:
+            mark = object()
+            self._executing[mark] = str(dbos.DBOS.workflow_id)
+            try:
+                return work(*arguments)
+            finally:
+                del self._executing[mark]
 
-        def send_webhook(delivery: dict[str, Any]) -> None:
-            self._in_loop(self._send_webhook(msgspec.convert(delivery, WebhookAttempt)))
-
-        dbos.DBOS.workflow(name=RUN_WORKFLOW)(execute)
-        dbos.DBOS.workflow(name=SCHEDULE_WORKFLOW)(enqueue_scheduled)
-        dbos.DBOS.workflow(name=WEBHOOK_WORKFLOW)(send_webhook)
+        dbos.DBOS.workflow(name=name)(execute)
 
     async def _drain(self) -> None:
         """Take no further runs, let the present ones end within the grace period, and hand over the others.
@@ -238,14 +240,7 @@ class RunWorker:
 
     def _execute_workflow(self, job: dict[str, Any]) -> dict[str, Any]:
         """Execute a segment, and return its outcome. It raises nothing: DBOS has no JSON form of exceptions."""
-        segment, mark = msgspec.convert(job, Job), object()
-        self._executing[mark] = segment.workflow_id
-        try:
-            return self._execute_segment(segment)
-        finally:
-            del self._executing[mark]
-
-    def _execute_segment(self, segment: Job) -> dict[str, Any]:
+        segment = msgspec.convert(job, Job)
         outcome = self._in_loop(self._execute(segment))
         if segment.webhook and outcome.state in ("done", "failed", "error", "waiting"):
             self._in_loop(self._until_reached(segment.run_id, enqueue_outcome, self._runs, segment, outcome))
@@ -263,6 +258,9 @@ class RunWorker:
         scheduled = msgspec.structs.replace(template, run_id=f"{template.run_id}-{moment}")
         self._in_loop(self._until_reached(scheduled.run_id, self._runs.enqueue_job, scheduled))
         return scheduled.run_id
+
+    def _post_webhook(self, delivery: dict[str, Any]) -> None:
+        self._in_loop(self._send_webhook(msgspec.convert(delivery, WebhookAttempt)))
 
     async def _send_webhook(self, delivery: WebhookAttempt) -> None:
         reason = await self._webhooks.send(delivery)
