@@ -223,8 +223,6 @@ class ConverseStreamEncoder(SequentialEncoder):
         fields = dict(merge_extra(self._extra, event.extra).get(NAME, {}))
         last = write_stop(stop, self.losses) | {name: fields.pop(name) for name in _IN_STOP if name in fields}
         stop_event = encode_event("messageStop", to_line(last))
-        if self._usage is None and not fields:
-            return stop_event
         metadata = {"usage": write_usage(self._usage or Usage(), self.losses), **fields}
         return stop_event + encode_event("metadata", to_line(metadata))
 
