@@ -150,14 +150,14 @@ def has_malformed_call(response):
 def runnable(response, target):
     """The calls that may be run: those that are whole, freeform ones as functions where there is nothing else.
 
-    Anthropic does not tell a complete call at the end of an answer from a truncated one, if a limit or a refusal
-    ended the answer. Reasoning without a text is not sent.
+    Anthropic and Converse do not tell a complete call at the end of an answer from a truncated one, if a limit or a
+    refusal ended the answer. Reasoning without a text is not sent.
     """
     freeform = get(target).capabilities.freeform
     calls = [call for call in response.calls if call.state == "complete" and not (call.kind == "freeform" and freeform)]
     is_ended_early = response.stop.reason in ("length", "content_filter", "refusal")
     sent = [part for part in response.parts if not isinstance(part, Reasoning) or part.text]
-    if target == "anthropic" and is_ended_early and calls and calls[-1] is sent[-1]:
+    if target in ("anthropic", "bedrock") and is_ended_early and calls and calls[-1] is sent[-1]:
         calls.pop()
     return [(call.name, {"input": call.raw} if call.kind == "freeform" else call.arguments) for call in calls]
 

@@ -100,6 +100,7 @@ CASES = {
     "anthropic-google-cloud": (messages(AnthropicGoogleCloud, token_provider=token_provider), GOOGLE),
     "bedrock-mantle": (at_bedrock(chat), BEARER),
     "bedrock-mantle-responses": (at_bedrock(responses), BEARER),
+    "bedrock-anthropic": (messages(anthropic.AnthropicBedrock), BEARER),
     "bedrock-mantle-anthropic": (messages(anthropic.AnthropicBedrockMantle), BEARER),
     "bedrock-openai": (at_bedrock(chat, "runtime"), BEARER),
     "bedrock-openai-responses": (at_bedrock(responses, "runtime"), BEARER),
@@ -132,9 +133,9 @@ MORE_CASES = [
     ),
 ]  # fmt: skip
 # Vendors without an SDK for this protocol, and servers without a common address; azure and azure-responses are
-# compared in test_vendor_requests.py.
+# compared in test_vendor_requests.py, and boto3 is the client of bedrock in the gateway's test_bedrock_clients.py.
 WITHOUT_SDK = frozenset(
-    "alibaba azure azure-responses cohere-chat compatible deepinfra deepseek huggingface llamacpp lmstudio local minimax "
+    "alibaba azure azure-responses bedrock cohere-chat compatible deepinfra deepseek huggingface llamacpp lmstudio local minimax "
     "moonshot nvidia ollama ollama-chat openrouter sglang tgi toolken vllm xai zai".split()
 )
 

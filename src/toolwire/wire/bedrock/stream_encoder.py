@@ -117,13 +117,15 @@ class ConverseStreamEncoder(SequentialEncoder):
         return self._delta(b'{"text":"%b"}' % event.escaped)
 
     def _text_end(self, event: TextEnd) -> bytes:
-        """Write the citations of a text as deltas, and close the block. A text without either is left out."""
-        self._report_foreign(event.key, event.artefacts)
+        """Write the citations of a text as deltas, and close the block. A text without either is an empty delta."""
+        foreign = self._report_foreign(event.key, event.artefacts)
         extra = merge_extra(self._item_extra, event.extra)
         out = b"".join([self._delta(to_line({"citation": citation})) for citation in _citations(extra)])
         if not out and not self._delta_prefix:
-            self._report_empty(event)
-            return b""
+            if foreign:  # left out of documents, too
+                self._report_empty(event)
+                return b""
+            out = self._delta(b'{"text":""}')
         return out + self._close_block()
 
     def _reasoning_delta(self, event: ReasoningDelta) -> bytes:
@@ -203,10 +205,13 @@ class ConverseStreamEncoder(SequentialEncoder):
         written = b"".join([self._delta(to_line(delta)) for delta in deltas])
         return self._block_start(start) + written + self._close_block()
 
-    def _report_foreign(self, key: int, artefacts: tuple[Artefact, ...]) -> None:
-        if any(artefact.provider != PROVIDER for artefact in artefacts):
+    def _report_foreign(self, key: int, artefacts: tuple[Artefact, ...]) -> bool:
+        """Report artefacts of other providers; return whether there are any."""
+        has_foreign = any(artefact.provider != PROVIDER for artefact in artefacts)
+        if has_foreign:
             path = f"{self._part_path(key)}/artefacts"
             self.losses.add(path, "artefact", "dropped", "it belongs to another provider")
+        return has_foreign
 
     def _end(self, event: ResponseEnd) -> bytes:
         """Write `messageStop` with the stop reason, then `metadata` with the usage."""
@@ -218,8 +223,6 @@ class ConverseStreamEncoder(SequentialEncoder):
         fields = dict(merge_extra(self._extra, event.extra).get(NAME, {}))
         last = write_stop(stop, self.losses) | {name: fields.pop(name) for name in _IN_STOP if name in fields}
         stop_event = encode_event("messageStop", to_line(last))
-        if self._usage is None and not fields:
-            return stop_event
         metadata = {"usage": write_usage(self._usage or Usage(), self.losses), **fields}
         return stop_event + encode_event("metadata", to_line(metadata))
 
