@@ -28,7 +28,7 @@ from ...ir.events import (
     WholePart,
 )
 from ...ir.folding import merge_extra
-from ...ir.parts import Artefact, Extra, Media, Opaque
+from ...ir.parts import Artefact, Extra, Media, Opaque, Text, is_empty_with_artefact
 from ...ir.pointer import JSON, Object
 from ...ir.request import Request
 from ...ir.response import Stop, Usage
@@ -41,6 +41,7 @@ from .blocks import CITATIONS
 from .fault import error_type_of, write_fault
 from .media import NAME, PROVIDER
 from .response import (
+    FORM,
     ONE_CHOICE,
     report_envelope,
     report_last_call,
@@ -117,13 +118,18 @@ class ConverseStreamEncoder(SequentialEncoder):
         return self._delta(b'{"text":"%b"}' % event.escaped)
 
     def _text_end(self, event: TextEnd) -> bytes:
-        """Write the citations of a text as deltas, and close the block. A text without either is left out."""
+        """Write the citations of a text as deltas, and close the block.
+
+        An empty text is an empty delta, as its block has no start; one with an artefact of another provider is left out.
+        """
         self._report_foreign(event.key, event.artefacts)
         extra = merge_extra(self._item_extra, event.extra)
         out = b"".join([self._delta(to_line({"citation": citation})) for citation in _citations(extra)])
         if not out and not self._delta_prefix:
-            self._report_empty(event)
-            return b""
+            if is_empty_with_artefact(Text("", event.artefacts), NAME):
+                self._report_empty(event)
+                return b""
+            out = self._delta(b'{"text":""}')
         return out + self._close_block()
 
     def _reasoning_delta(self, event: ReasoningDelta) -> bytes:
@@ -209,19 +215,19 @@ class ConverseStreamEncoder(SequentialEncoder):
             self.losses.add(path, "artefact", "dropped", "it belongs to another provider")
 
     def _end(self, event: ResponseEnd) -> bytes:
-        """Write `messageStop` with the stop reason, then `metadata` with the usage."""
+        """Write `messageStop` with the stop reason, then `metadata` with the usage, which an answer must have."""
         if len(event.stops) > 1:
             self._report_alternatives(ONE_CHOICE)
         stop = event.stops[0] if event.stops else None
         if (call := self._last_call) is not None and call.key == self._last_key:
             report_last_call(call.state, stop, self.losses, self._part_path(call.key))
-        fields = dict(merge_extra(self._extra, event.extra).get(NAME, {}))
+        extra = merge_extra(self._extra, event.extra)
+        fields = dict(extra.get(NAME, {}))
         last = write_stop(stop, self.losses) | {name: fields.pop(name) for name in _IN_STOP if name in fields}
         stop_event = encode_event("messageStop", to_line(last))
-        if self._usage is None and not fields:
-            return stop_event
-        metadata = {"usage": write_usage(self._usage or Usage(), self.losses), **fields}
-        return stop_event + encode_event("metadata", to_line(metadata))
+        if self._usage is not None or ":usage" not in extra.get(FORM, {}):
+            fields = {"usage": write_usage(self._usage or Usage(), self.losses), **fields}
+        return stop_event + encode_event("metadata", to_line(fields)) if fields else stop_event
 
 
 def _citations(extra: Extra) -> list[JSON]:
