@@ -90,7 +90,7 @@ def disagreements(document, data, source, target):
     translated = toolwire.translate(document, source=source, target=target, kind="response")
     stream = toolwire.translate_stream(source=source, target=target)
     written = stream.feed(data) + stream.close()
-    whole = get(target).decode_response(translated.body)
+    whole = _read_document(get(target), translated)
     streamed = toolwire.fold(decode_stream(get(target), [written]))
     found = differences(shape(streamed, target=target), shape(whole, target=target))
     if whole.fault is not None:
@@ -103,6 +103,13 @@ def disagreements(document, data, source, target):
     of_whole, of_stream = rows(translated.losses), rows(locate(stream.losses, source_document))
     of_stream = {row for row in of_stream if row in of_whole or not _is_stream_only(source, target, row)}
     return found + sorted(f"only in {'stream' if row in of_stream else 'whole'}: {row}" for row in of_whole ^ of_stream)
+
+
+def _read_document(codec, translated):
+    """Read an answer or an error; the type of Bedrock's errors is in a header."""
+    if codec.name == "bedrock" and translated.status >= 400:
+        return toolwire.Response(fault=codec.decode_error(translated.status, translated.body, translated.headers))
+    return codec.decode_response(translated.body)
 
 
 def _is_stream_only(source, target, row):

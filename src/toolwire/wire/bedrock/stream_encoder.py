@@ -190,6 +190,8 @@ class ConverseStreamEncoder(SequentialEncoder):
         block = write_answer_block(part, self.losses, path)
         if block is None:
             return b""
+        if isinstance(part, Media) and "text" in block:  # in place of media without a format of this wire
+            return self._delta(to_line(block)) + self._close_block()
         if isinstance(part, Media) and "image" in block:
             image: Object = block["image"]
             start = {name: value for name, value in image.items() if name not in ("source", "error")}
