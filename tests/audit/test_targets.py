@@ -45,7 +45,7 @@ def test_core_schema_is_portable_to_every_dialect_without_loss():
         (
             {"type": "string", "minLength": 1},
             "minLength is not supported",
-            {"anthropic_strict", "cohere_strict", "ollama"},
+            {"anthropic_strict", "bedrock_strict", "cohere_strict", "ollama"},
         ),
         (
             {"type": "string", "format": "uri"},
@@ -54,8 +54,12 @@ def test_core_schema_is_portable_to_every_dialect_without_loss():
         ),
         ({"type": ["string", "null"]}, "type must be a single name other than null", {"gemini"}),
         ({"type": "integer", "enum": [1, 2]}, "an enum with values other than strings", {"gemini"}),
-        ({"type": "array"}, "an array without items", {"openai_strict", "anthropic_strict", "gemini", "ollama"}),
-        ({"const": "x"}, "const is not supported", {"anthropic_strict", "gemini", "ollama"}),
+        (
+            {"type": "array"},
+            "an array without items",
+            {"openai_strict", "anthropic_strict", "bedrock_strict", "gemini", "ollama"},
+        ),
+        ({"const": "x"}, "const is not supported", {"anthropic_strict", "bedrock_strict", "gemini", "ollama"}),
         (
             {"type": "object", "properties": {"a": {"type": "string"}}},
             "not every property is required",
@@ -64,7 +68,7 @@ def test_core_schema_is_portable_to_every_dialect_without_loss():
         (
             {"type": "object", "properties": {}, "additionalProperties": {"type": "string"}},
             "additionalProperties is not false",
-            {"openai_strict", "anthropic_strict"},
+            {"openai_strict", "anthropic_strict", "bedrock_strict"},
         ),
     ],
 )

@@ -38,11 +38,18 @@ def written(request, wire):
 def declared(body):
     """The declarations of a body, whatever its wire."""
     found = body.get("tools", [])
+    found = found or body.get("toolConfig", {}).get("tools", [])
     return found[0]["functionDeclarations"] if found and "functionDeclarations" in found[0] else found
 
 
+def fields_of(declaration):
+    return declaration.get("function") or declaration.get("toolSpec") or declaration
+
+
 def sent_schema(declaration):
-    inner = declaration.get("function", declaration)
+    inner = fields_of(declaration)
+    if "inputSchema" in inner:
+        return inner["inputSchema"]["json"]
     return next(inner[key] for key in ("input_schema", "parametersJsonSchema", "parameters") if key in inner)
 
 
@@ -186,7 +193,7 @@ def test_audit_reports_a_recursive_definition():
 @pytest.mark.parametrize("wire", WIRES)
 def test_tool_with_a_recursive_schema_is_still_sent(wire):
     body, _ = written(request_with(toolwire.Tool("grow", "Grows a tree.", TREE, strict=True)), wire)
-    assert [declaration.get("function", declaration)["name"] for declaration in declared(body)] == ["grow"]
+    assert [fields_of(declaration)["name"] for declaration in declared(body)] == ["grow"]
 
 
 @pytest.mark.pain(7)
@@ -292,7 +299,7 @@ def test_strict_is_set_only_for_schemas_in_the_strict_subset(wire):
     for schema in SCHEMAS:
         body, losses = written(request_with(toolwire.Tool("f", "Does it.", schema, strict=True)), wire)
         (declaration,) = declared(body)
-        if declaration.get("function", declaration).get("strict"):
+        if fields_of(declaration).get("strict"):
             assert not violations(sent_schema(declaration), strict)
         else:
             assert "/tools/0/strict" in {loss.path for loss in losses}
@@ -315,7 +322,7 @@ def tools_list(bad_output):
 @pytest.mark.parametrize("wire", WIRES)
 def test_tool_with_an_invalid_output_schema_is_dropped_alone(wire):
     translation = toolwire.translate(tools_list(["array"]), source="mcp", target=wire, kind="tools")
-    names = [entry.get("function", entry)["name"] for entry in declared({"tools": translation.body})]
+    names = [fields_of(entry)["name"] for entry in declared({"tools": translation.body})]
     assert names == [f"tool_{number}" for number in range(19) if number != 7]
     serious = [(loss.path, loss.action) for loss in translation.losses if loss.severity == "error"]
     assert serious == [("/result/tools/7", "dropped")]
@@ -382,7 +389,7 @@ def test_tools_above_the_provider_limit_are_dropped_and_reported(wire):
     spoken = (USER, Message("assistant", (call,)), Message("user", (call.result("sun"),)))
     request = toolwire.Request("m", spoken, tuple(objects(10_000)), toolwire.ToolChoice("tool", ("tool_9000",)))
     body, losses = written(request, wire)
-    names = {declaration.get("function", declaration)["name"] for declaration in declared(body)}
+    names = {fields_of(declaration)["name"] for declaration in declared(body)}
     left_out = {loss.path for loss in losses if loss.concept == "tool" and loss.action == "dropped"}
     assert names == ({f"tool_{number}" for number in range(10_000)} if cap is None else {"tool_8000", "tool_9000"})
     assert left_out == {f"/tools/{number}" for number in range(10_000) if f"tool_{number}" not in names}

@@ -12,15 +12,21 @@ from toolwire.wire import get, names
 from whole_and_streamed import as_document, as_stream, disagreements, is_same_answer
 
 WIRES = [name for name in names() if "@" not in name]
-SHORTENED = "openai/src/responses/__fixtures__/openai-shell-container.1.chunks.txt"
-"""Shortened by hand: its deltas are another text than its finished item, which only the stream can report."""
+_BEDROCK = "amazon-bedrock/src/__fixtures__/amazon-bedrock-json"
+WRITTEN_BY_HAND = {
+    # shortened: its deltas are another text than its finished item, which only the stream can report
+    "openai/src/responses/__fixtures__/openai-shell-container.1.chunks.txt",
+    # with a field that blocks of Converse do not have, and that no event of a stream can carry: `"type": "text"`
+    *(f"{_BEDROCK}-{name}.json" for name in ("tool.2", "tool.3", "with-tools.1")),
+    # without `metadata`, so without the usage, which every answer of Converse has
+    *(f"{_BEDROCK}-tool.{number}.chunks.txt" for number in (1, 2, 3)),
+}
 
 
 @cache
 def recorded_answers(wire):
-    return [one for one in answers() if one.wire == wire and one.body is not None] + [
-        one for one in streams() if one.wire == wire and one.name != SHORTENED
-    ]
+    found = [one for one in answers() if one.body is not None] + streams()
+    return [one for one in found if one.wire == wire and one.name not in WRITTEN_BY_HAND]
 
 
 def has_one_form(answer):

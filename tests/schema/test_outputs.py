@@ -101,7 +101,7 @@ def test_dialect_of_outputs_follows_from_the_dialect_of_tools(dialect, strict, n
 
 
 def test_every_dialect_of_a_provider_has_one_for_outputs():
-    providers = DIALECTS.keys() - {"portable", "openai_strict", "anthropic_strict", "cohere_strict"}
+    providers = DIALECTS.keys() - {"portable", "openai_strict", "anthropic_strict", "bedrock_strict", "cohere_strict"}
     assert {output_dialect(name, strict=None).name for name in providers} == {f"{name}_output" for name in providers}
     with pytest.raises(ConfigError):
         output_dialect("nope", strict=None)

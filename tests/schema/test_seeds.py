@@ -43,7 +43,7 @@ def test_valid_calls_survive_every_wire(name, wire, strict):
     user = Message("user", (toolwire.Text("hi"),))
     request = toolwire.Request("m", (user,), (tool,), params=Params(max_tokens=9))
     prepared = toolwire.prepare(request, wire)
-    (declared,) = get(wire).decode_tools(get(wire).encode_request(prepared.request).body["tools"])
+    (declared,) = get(wire).decode_request(get(wire).encode_request(prepared.request).body).tools
     lowered = prepared.exchange.lifts.get(name)
     for call in TOOLS[name]["calls"]:
         said = call if lowered is None else lowered.encode(call)

@@ -26,6 +26,7 @@ from openai.types.responses.response_create_params import (
 )
 from pydantic import TypeAdapter
 
+import bedrock_types
 import ollama_types
 
 KEY = "not-a-key"
@@ -107,16 +108,20 @@ _REQUESTS = {
     "openai_chat": _typed(CompletionCreateParamsNonStreaming, CompletionCreateParamsStreaming),
     "openai_responses": _typed(ResponseCreateParamsNonStreaming, ResponseCreateParamsStreaming),
     "anthropic": _typed(MessageCreateParamsNonStreaming, MessageCreateParamsStreaming),
+    "bedrock": bedrock_types.validate_request,
     "gemini": _validate_gemini,
     "gemini_interactions": _validate_interaction,
     "ollama": ollama_types.validate_request,
 }
 
 
+_OF_SHAPES = {"ollama": ollama_types.validate_response, "bedrock": bedrock_types.validate_response}
+
+
 def validate_response(wire: str, body: dict) -> None:
     """ValidationError if the provider's own type does not know the answer."""
-    if wire == "ollama":
-        ollama_types.validate_response(body)
+    if wire in _OF_SHAPES:
+        _OF_SHAPES[wire](body)
         return
     from google.genai._gaos.types.interactions import Interaction
 
@@ -136,6 +141,9 @@ def validate_chunks(wire: str, data: bytes) -> None:
     if wire == "ollama":
         for line in data.splitlines():
             ollama_types.validate_line(json.loads(line))
+        return
+    if wire == "bedrock":
+        bedrock_types.validate_events(data)
         return
     payloads = [json.loads(line[6:]) for line in data.decode().split("\n") if line.startswith("data: {")]
     if wire == "openai_chat":
@@ -255,6 +263,7 @@ _CLIENTS = {
     "openai_chat": _chat,
     "openai_responses": _responses,
     "anthropic": _anthropic,
+    "bedrock": bedrock_types.calls_by_client,
     "gemini": _gemini,
     "gemini_interactions": _interactions,
     "ollama": ollama_types.calls_by_client,

@@ -17,6 +17,7 @@ from toolwire.net.model.pass_through import ForwardedStream
 from toolwire.testing.stream_checks import bytewise
 from toolwire.wire import get
 
+LINE_WIRES = [wire for wire in WIRES if wire != "bedrock"]  # its messages are binary, so no client splits them
 SEPARATORS = "\u2028\u2029\x85\v\f\x1c\x1d\x1e"
 TEXT = "".join(f"a{character}b" for character in SEPARATORS)
 ANSWER = Response(
@@ -59,7 +60,7 @@ def leaves(value):
 
 
 @pytest.mark.finding("GA2")
-@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("wire", LINE_WIRES)
 def test_streams_survive_a_client_that_splits_lines_at_any_separator(wire):
     assert TEXT in leaves(payloads(stream_of(wire)))
 
@@ -78,8 +79,8 @@ def test_google_genai_reads_the_text_of_a_stream():
 
 
 @pytest.mark.finding("GA2")
-@every_case("target", WIRES)
-@every_case("source", WIRES)
+@every_case("target", LINE_WIRES)
+@every_case("source", LINE_WIRES)
 def test_translated_and_forwarded_streams_have_no_raw_separator(source, target):
     data = raw_stream_of(source)
     for chunks in ([data], list(bytewise(data)), [data[:500], data[500:]]):
@@ -93,7 +94,7 @@ def test_translated_and_forwarded_streams_have_no_raw_separator(source, target):
 
 
 @pytest.mark.finding("GA2")
-@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("wire", LINE_WIRES)
 def test_error_events_have_no_raw_separator(wire):
     encoder = get(wire).stream_encoder()
     out = encoder.feed(ResponseStart()) + encoder.feed(StreamFault(Fault("server", TEXT)))

@@ -1,6 +1,7 @@
 """The newest official SDKs judge what we send, over a loopback server where they insist on one."""
 
 import pytest
+from botocore.exceptions import ClientError
 
 import toolwire
 from loopback import loopback
@@ -127,4 +128,10 @@ def test_the_official_client_understands_our_errors(target, server):
     server.will_answer(body, status)
     with pytest.raises(Exception, match="slow down") as caught:
         calls_by_sdk(target, server.url, stream=False)
-    assert getattr(caught.value, "status_code", None) == 429 or getattr(caught.value, "code", None) == 429
+    assert _status_of(caught.value) == 429
+
+
+def _status_of(error):
+    if isinstance(error, ClientError):
+        return error.response["ResponseMetadata"]["HTTPStatusCode"]
+    return getattr(error, "status_code", None) or getattr(error, "code", None)

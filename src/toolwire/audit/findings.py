@@ -17,7 +17,7 @@ from ..schema.dialects import DIALECTS, PORTABLE
 TARGETS = ("openai", "openai_strict", "anthropic", "anthropic_strict", "gemini", "gemini_json_schema", "ollama")
 """The targets of the overview, if none is given."""
 _EVERYWHERE = frozenset({"all", "models", "mcp"})
-_BASE_TARGETS = {"openai_strict": ("openai",), "anthropic_strict": ("anthropic",), "cohere_strict": ("cohere",)}
+_BASE_TARGETS = {f"{name}_strict": (name,) for name in ("openai", "anthropic", "bedrock", "cohere")}
 _WIRES = {
     "openai": ("openai_chat", "openai_responses"),
     "openai_strict": ("openai_chat", "openai_responses"),

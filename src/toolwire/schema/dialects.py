@@ -214,6 +214,8 @@ DIALECTS: dict[str, Dialect] = {
         _GEMINI,
         _GEMINI_JSON,
         replace(_ANTHROPIC, name="bedrock", version="2026-09", property_name=None),
+        # Claude's strict tools have the same grammar there; PydanticAI's profile for Converse removes the same keywords
+        replace(_ANTHROPIC_STRICT, name="bedrock_strict", version="2026-09"),
         # the server reads declarations into structs with these fields and silently drops the others
         Dialect(
             "ollama",

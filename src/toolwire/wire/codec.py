@@ -1,9 +1,7 @@
 """The codec of a wire as a frozen value: the data and the functions that `protocol.Wire` requires.
 
-Three of its fields have a type of their own: the items that `encode_onto` fills (`ConversationItems`), the form of tool
-searches (`SearchCodec`), and the form of log probabilities (`LogprobForm`).
-
-The items of an encoded conversation, of which the first ones may be written already.
+Three of its fields have a type of their own: the form of tool searches (`SearchCodec`), the form of log probabilities
+(`LogprobForm`), and the items that `encode_onto` fills (`ConversationItems`), of which the first may be written already.
 
 A long conversation grows at its end. A caller that translated its beginning before has the JSON text of those items,
 and the encoder of a wire writes only the rest:

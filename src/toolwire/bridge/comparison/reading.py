@@ -38,11 +38,10 @@ _LABEL = 60  # characters of a label: it is a heading of a tooltip, not the cont
 _NESTING = 8  # levels of parameters and arguments; deeper ones are highlighted with their parents
 _SEARCHED = 4  # levels between a part and its fields: media in `functionResponse/parts/0/inlineData` have the most
 _VALUES = 400  # visited in the search for a field, so that a large argument object is not searched
-_NAMES = frozenset({"name"})
+_NAMES, _DESCRIPTIONS = frozenset({"name"}), frozenset({"description"})
 _IDS = frozenset({"id", "call_id", "tool_use_id", "tool_call_id", "toolUseId"})
 _ARGUMENTS = ("arguments", "input", "args")
 _SCHEMAS = ("input_schema", "inputSchema", "parameters", "parametersJsonSchema")
-_DESCRIPTIONS = frozenset({"description"})
 _TEXTS = frozenset({"text", "content", "output", "thinking", "refusal", "reasoning", "reasoning_content", "response"})
 _MEDIA = frozenset({"data", "url", "image_url", "fileUri", "file_uri", "file_id", "file_data", "bytes", "uri"})
 _PARAMS = (
@@ -212,7 +211,7 @@ def _tool_groups(document: JSON, tools: tuple[Tool, ...], locate: Locate) -> Ite
             schema = declaration.get(field)
             if type(schema) is dict:
                 at = parent + join(field)
-                if schema.keys() == {"json"}:  # on Converse
+                if schema.keys() == {"json"} and type(schema["json"]) is dict:  # on Converse
                     at, schema = at + join("json"), schema["json"]
                 members.append(Member(".parameters", "parameters", "parameters", at, tool.input_schema))
                 members += _parameters(schema, at, "", 0)

@@ -39,7 +39,7 @@ _OPENAI_HOST = "api.openai.com"
 # LiteLLM's operation and region before the name of a model at Bedrock, which may be an ARN with slashes. Converse serves all
 # models, so the operation selects nothing.
 _BEDROCK_MODEL = re.compile(
-    r"(?:(?:converse|converse_like|invoke)/)?(?:(?P<region>[a-z]{2}(?:-[a-z]+)+-\d)/)?(?P<model>.+)"
+    r"(?:(?:converse|converse_like|invoke)/)?(?:(?P<region>[a-z]{2}(?:-[a-z]++)++-\d)/)?(?P<model>.+)"
 )
 _is_variable = re.compile(r"[A-Za-z_]\w*").fullmatch
 _MAX_NAME = 512  # characters, as of a model in a request

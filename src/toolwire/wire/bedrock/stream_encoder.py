@@ -28,7 +28,7 @@ from ...ir.events import (
     WholePart,
 )
 from ...ir.folding import merge_extra
-from ...ir.parts import Artefact, Extra, Media, Opaque, Text, is_empty_with_artefact
+from ...ir.parts import Artefact, Extra, Media, Opaque
 from ...ir.pointer import JSON, Object
 from ...ir.request import Request
 from ...ir.response import Stop, Usage
@@ -118,15 +118,12 @@ class ConverseStreamEncoder(SequentialEncoder):
         return self._delta(b'{"text":"%b"}' % event.escaped)
 
     def _text_end(self, event: TextEnd) -> bytes:
-        """Write the citations of a text as deltas, and close the block.
-
-        An empty text is an empty delta, as its block has no start; one with an artefact of another provider is left out.
-        """
-        self._report_foreign(event.key, event.artefacts)
+        """Write the citations of a text as deltas, and close the block. A text without either is an empty delta."""
+        foreign = self._report_foreign(event.key, event.artefacts)
         extra = merge_extra(self._item_extra, event.extra)
         out = b"".join([self._delta(to_line({"citation": citation})) for citation in _citations(extra)])
         if not out and not self._delta_prefix:
-            if is_empty_with_artefact(Text("", event.artefacts), NAME):
+            if foreign:  # left out of documents, too
                 self._report_empty(event)
                 return b""
             out = self._delta(b'{"text":""}')
@@ -211,10 +208,13 @@ class ConverseStreamEncoder(SequentialEncoder):
         written = b"".join([self._delta(to_line(delta)) for delta in deltas])
         return self._block_start(start) + written + self._close_block()
 
-    def _report_foreign(self, key: int, artefacts: tuple[Artefact, ...]) -> None:
-        if any(artefact.provider != PROVIDER for artefact in artefacts):
+    def _report_foreign(self, key: int, artefacts: tuple[Artefact, ...]) -> bool:
+        """Report artefacts of other providers; return whether there are any."""
+        has_foreign = any(artefact.provider != PROVIDER for artefact in artefacts)
+        if has_foreign:
             path = f"{self._part_path(key)}/artefacts"
             self.losses.add(path, "artefact", "dropped", "it belongs to another provider")
+        return has_foreign
 
     def _end(self, event: ResponseEnd) -> bytes:
         """Write `messageStop` with the stop reason, then `metadata` with the usage, which an answer must have."""
