@@ -12,6 +12,7 @@ import pytest
 from deviations import content
 from recordings import WIRES
 from toolwire import ToolwireError, fold, translate_stream
+from toolwire.stream.event_stream import encode_event
 from toolwire.testing.stream_checks import decode_stream, random_chunks
 from toolwire.wire import get
 
@@ -199,6 +200,46 @@ class Server:
             events.append({"type": "message_stop"})
         return self.events([(event["type"], event) for event in events])
 
+    # Bedrock
+
+    def bedrock(self):
+        random, stops = self.random, []
+        events = [("messageStart", {"role": "assistant"})] * random.choice((0, 1, 1, 2))
+        blocks = [("reasoningContent", text) for text in self.thoughts] + [("text", text) for text in self.texts]
+        overlaps, omits = self.flip(0.3), self.flip(0.3)
+        for number, (kind, value) in enumerate([*blocks, *(("toolUse", call) for call in self.calls)]):
+            place = {"contentBlockIndex": str(number) if self.flip(0.2) else number}
+            start, deltas = self.converse_block(kind, value)
+            if start is not None:
+                repeats = 2 if kind == "toolUse" and self.flip(0.2) else 1
+                events += [("contentBlockStart", {**place, "start": start})] * repeats
+            for delta in deltas:
+                events.append(("contentBlockDelta", {**place, "delta": delta, "p": "abc"}))
+                if self.flip(0.1):
+                    events.append(("newEvent", {}))
+            if overlaps:
+                stops.append(("contentBlockStop", place))
+            elif not omits:
+                events.append(("contentBlockStop", place))
+        random.shuffle(stops)
+        usage = random.choice(({"inputTokens": "3", "outputTokens": 2.5}, {"inputTokens": 3}, None, []))
+        end = [("messageStop", {"stopReason": random.choice(("end_turn", "tool_use", "new"))})]
+        if self.flip(0.8):
+            end.insert(random.choice((0, 1)), ("metadata", {"usage": usage}))
+        return b"".join(encode_event(kind, json.dumps(event).encode()) for kind, event in [*events, *stops, *end])
+
+    def converse_block(self, kind, value):
+        """Return the start of a block, or None without one, and its deltas."""
+        if kind == "toolUse":
+            call_id, name, arguments = value
+            start, text = {"toolUseId": call_id, "name": name}, json.dumps(arguments)
+            if self.flip(0.2):  # all at once
+                return {kind: {**start, "input": self.random.choice((arguments, text))}}, []
+            pieces = [arguments] if self.flip(0.2) else self.cut(text)
+            return {kind: start}, [{kind: {"input": piece}} for piece in pieces]
+        start = self.random.choice((None, None, {}, {"text": ""})) if kind == "text" else None
+        return start, [{kind: piece if kind == "text" else {"text": piece}} for piece in self.cut(value)]
+
     # Gemini, Ollama, OpenAI Responses
 
     def gemini(self):
@@ -340,14 +381,14 @@ def test_combined_deviations_lose_nothing(wire):
         data = getattr(server, wire)()
         chunks = random_chunks(data, server.random, 5)
         found = content(fold(decode_stream(get(wire), chunks)))
-        assert found == server.expected, f"seed {seed}\n{data.decode()}"
+        assert found == server.expected, f"seed {seed}\n{data!r}"
         target = server.random.choice([other for other in WIRES if other != wire])
         stream = translate_stream(source=wire, target=target)
         written = b"".join(map(stream.feed, chunks)) + stream.close()
-        assert stream.error is None, f"seed {seed}: {stream.error}\n{data.decode()}"
+        assert stream.error is None, f"seed {seed}: {stream.error}\n{data!r}"
         arrived = content(fold(decode_stream(get(target), [written])))
         arrived["reasoning"] = arrived["reasoning"].replace("\n\n", "")  # sections of a summary are separated
-        assert arrived == server.expected, f"seed {seed} to {target}\n{data.decode()}"
+        assert arrived == server.expected, f"seed {seed} to {target}\n{data!r}"
 
 
 @pytest.mark.parametrize("wire", WIRES)
@@ -362,5 +403,5 @@ def test_prefix_of_combined_deviations_never_has_another_call(wire):
             except ToolwireError:
                 continue
             calls = server.expected["calls"]
-            assert found["calls"] == calls[: len(found["calls"])], f"seed {seed}, {length} bytes\n{data.decode()}"
+            assert found["calls"] == calls[: len(found["calls"])], f"seed {seed}, {length} bytes\n{data!r}"
             assert server.expected["text"].startswith(found["text"])

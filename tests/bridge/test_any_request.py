@@ -82,6 +82,10 @@ def test_pointers_of_losses_resolve(source, target, request):
     assert unresolved(document, translation) == []
 
 
+# Bedrock rejects a cache point and Claude's settings for other models ("extraneous key [thinking] is not permitted").
+ANY_MODEL = {"bedrock": ModelCapabilities(cache_marks=False, budgets=False, adaptive=False, system="start")}
+
+
 @given(request=requests())
 @for_every(wire=WIRES)
 def test_unknown_model_loses_nothing_to_capability_rows(wire, request):
@@ -89,7 +93,7 @@ def test_unknown_model_loses_nothing_to_capability_rows(wire, request):
     request = replace(request, model="house-7b")
     try:
         prepared = toolwire.prepare(request, wire)
-        without_rows = toolwire.prepare(request, wire, capabilities=ModelCapabilities())
+        without_rows = toolwire.prepare(request, wire, capabilities=ANY_MODEL.get(wire, ModelCapabilities()))
     except ToolwireError:
         return
     assert prepared.request == without_rows.request
@@ -97,3 +101,22 @@ def test_unknown_model_loses_nothing_to_capability_rows(wire, request):
     for name in Params.__struct_fields__:
         if name not in ("user", "stop", "max_tokens", "include_usage"):  # these have limits on the wires
             assert getattr(prepared.request.params, name) == getattr(request.params, name)
+
+
+def test_model_without_a_row_gets_no_setting_of_claude_on_bedrock():
+    marked = {"type": "text", "text": "hi", "cache_control": {"type": "ephemeral"}}
+    body = {
+        "model": "m",
+        "max_tokens": 4096,
+        "messages": [{"role": "user", "content": [marked]}],
+        "thinking": {"type": "enabled", "budget_tokens": 2000},
+        "top_k": 4,
+    }
+    known = toolwire.translate_request(body, source="anthropic@2023-06-01", target="bedrock", model="claude-sonnet-4-5")
+    assert known.body["additionalModelRequestFields"].keys() == {"thinking"}
+    assert known.body["messages"][0]["content"][1] == {"cachePoint": {"type": "default"}}
+    unknown = toolwire.translate_request(body, source="anthropic@2023-06-01", target="bedrock", model="house-7b")
+    assert "additionalModelRequestFields" not in unknown.body
+    assert unknown.body["messages"] == [{"role": "user", "content": [{"text": "hi"}]}]
+    paths = {loss.path for loss in unknown.losses}
+    assert {"/messages/0/content/0/cache_control", "/thinking/budget_tokens", "/top_k"} <= paths

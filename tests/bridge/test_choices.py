@@ -39,27 +39,32 @@ def flat(word):
     return {"type": "allowed_tools", "mode": word, "tools": [{"type": "function", "name": "f"}]}
 
 
-CHOOSING = ("anthropic", "gemini", "openai_chat", "openai_responses")
+CHOOSING = ("anthropic", "bedrock", "gemini", "openai_chat", "openai_responses")
 TABLE = {
-    "unset": (None, None, None, None),
-    "auto": ({"type": "auto"}, mode("AUTO"), "auto", "auto"),
-    "required": ({"type": "any"}, mode("ANY"), "required", "required"),
-    "none": ({"type": "none"}, mode("NONE"), "none", "none"),
+    "unset": (None, None, None, None, None),
+    "auto": ({"type": "auto"}, {"auto": {}}, mode("AUTO"), "auto", "auto"),
+    "required": ({"type": "any"}, {"any": {}}, mode("ANY"), "required", "required"),
+    "none": ({"type": "none"}, None, mode("NONE"), "none", "none"),
     "tool": (
         {"type": "tool", "name": "f"},
+        {"tool": {"name": "f"}},
         mode("ANY", "f"),
         {"type": "function", "function": {"name": "f"}},
         {"type": "function", "name": "f"},
     ),
-    "allowed": ({"type": "auto"}, mode("VALIDATED", "f"), nested("auto"), flat("auto")),
-    "allowed, required": ({"type": "any"}, mode("ANY", "f"), nested("required"), flat("required")),
-    "validated": ({"type": "auto"}, mode("VALIDATED"), "auto", "auto"),
+    "allowed": ({"type": "auto"}, {"auto": {}}, mode("VALIDATED", "f"), nested("auto"), flat("auto")),
+    "allowed, required": ({"type": "any"}, {"any": {}}, mode("ANY", "f"), nested("required"), flat("required")),
+    "validated": ({"type": "auto"}, {"auto": {}}, mode("VALIDATED"), "auto", "auto"),
 }
 PARALLEL = (None, True, False)
 # what a choice is to who reads it from a wire that has no word for it
 READ_AS = {
     ("allowed", "anthropic"): "auto",
     ("allowed, required", "anthropic"): "required",
+    ("none", "bedrock"): "unset",  # no tools are declared
+    ("allowed", "bedrock"): "auto",
+    ("allowed, required", "bedrock"): "required",
+    ("validated", "bedrock"): "auto",
     ("allowed, required", "gemini"): "tool",  # one name that must be called is that tool
     ("validated", "anthropic"): "auto",
     ("validated", "openai_chat"): "auto",
@@ -79,6 +84,8 @@ def expected(name, parallel, wire):
     cell = TABLE[name][CHOOSING.index(wire)]
     if wire == "gemini":
         return {} if cell is None else {"toolConfig": cell}
+    if wire == "bedrock":
+        return {} if cell is None else {"toolChoice": cell}  # and no switch for parallel calls
     if wire == "anthropic":
         if parallel is not None and name != "none":
             cell = {**(cell or {"type": "auto"}), "disable_parallel_tool_use": not parallel}
@@ -88,10 +95,14 @@ def expected(name, parallel, wire):
 
 
 def choice_fields(body):
+    if "tools" in body.get("toolConfig", {}):  # on Bedrock
+        return {"toolChoice": body["toolConfig"]["toolChoice"]} if "toolChoice" in body["toolConfig"] else {}
     return {key: body[key] for key in ("tool_choice", "parallel_tool_calls", "toolConfig") if key in body}
 
 
 def names_in(body):
+    if "tools" in body.get("toolConfig", {}):
+        return [tool["toolSpec"]["name"] for tool in body["toolConfig"]["tools"]]
     if "tools" not in body:
         return []
     tools = body["tools"][0].get("functionDeclarations", body["tools"])
@@ -110,14 +121,16 @@ def written(name, parallel, wire):
 def test_every_tool_choice_is_encoded_on_every_wire(wire, name, parallel):
     body, losses = written(name, parallel, wire)
     assert choice_fields(body) == expected(name, parallel, wire)
-    restricted = name.startswith("allowed") and wire in ("anthropic", "ollama")
-    undeclared = name == "none" and wire == "ollama"
+    restricted = name.startswith("allowed") and wire in ("anthropic", "bedrock", "ollama")
+    undeclared = name == "none" and wire in ("bedrock", "ollama")
     assert names_in(body) == ([] if undeclared else ["f"] if restricted else ["f", "g"])
     weakened = {loss.path for loss in losses if loss.severity != "info"}
     no_word = {"/choice"} if name == "validated" and wire != "gemini" else set()
     by_schema = wire == "ollama" and name in ("required", "tool", "allowed, required")
     assert ("format" in body) is by_schema
-    one_call = {"/parallel"} if parallel is False and wire in ("gemini", "ollama") and not by_schema else set()
+    one_call = (
+        {"/parallel"} if parallel is False and wire in ("bedrock", "gemini", "ollama") and not by_schema else set()
+    )
     assert weakened == no_word | one_call
 
 
@@ -137,7 +150,7 @@ def check_translation(source, target, name, parallel):
         return
     if source == "ollama":
         meant, parallel = "unset", None  # nothing there says any of it
-    if source == "gemini" or (source == "anthropic" and name == "none"):
+    if source in ("bedrock", "gemini") or (source == "anthropic" and name == "none"):
         parallel = None  # nothing there said it
     if source == "anthropic" and name == "unset" and parallel is not None:
         meant = "auto"

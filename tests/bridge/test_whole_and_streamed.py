@@ -13,6 +13,11 @@ from whole_and_streamed import as_document, as_stream, disagreements, is_same_an
 VECTORS = TESTS / "vectors" / "wire"
 ONE_FORM_ONLY = {
     "anthropic": {"an error in the middle", "without a stop sequence, counts and an id"},
+    "bedrock": {
+        "a model error before the first event",
+        "an answer without metrics, with a type in its texts",
+        "throttled in the middle",
+    },
     "cohere": {"an error at the end", "an error at once", "without starts, ends and indices"},
     "gemini": {"an error in the middle", "a malformed call", "no candidates and no reason"},
     "gemini_interactions": {

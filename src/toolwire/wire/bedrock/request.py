@@ -245,8 +245,8 @@ def encode_request(request: Request, items: ConversationItems | None = None) -> 
     _add_fields(out, "additionalModelRequestFields", _write_model_fields(request, losses), request.extra, _MODEL_FIELDS)
     _add_fields(out, "outputConfig", _write_output(request, losses), request.extra, _OUTPUT)
     _write_bookkeeping(request.params, out, losses)
-    if request.parallel is not None:
-        losses.add(join("parallel"), "parallel calls", "dropped", "Converse has no switch for parallel calls")
+    if request.parallel is False:
+        losses.add(join("parallel"), "one call at a time", "dropped", "Converse has no setting for parallel calls")
     if request.model and "modelId" not in request.extra.get(_FORM, {}):
         losses.add(join("model"), "model", "moved", f"to the path: /model/{request.model}/converse", "info")
     if request.stream:

@@ -33,7 +33,7 @@ from .fault import read_fault
 from .media import NAME, PROVIDER
 
 ONE_CHOICE = "a Converse answer has only one choice"
-_FORM = "bedrock~"  # the key of `extra` for the source's spelling; names with a colon are notes of ours
+FORM = "bedrock~"  # the key of `extra` for the source's spelling; names with a colon are notes of ours
 _MESSAGE = f"{NAME}/message"
 _KNOWN = frozenset({"output", "stopReason", "usage"})
 _ENVELOPE_TYPES = {"usage": (dict, type(None))}
@@ -75,12 +75,12 @@ def decode_response(body: Object) -> Response:
     if stop is not None and is_cut(stop) and parts and type(parts[-1]) is ToolCall:
         parts[-1] = _as_truncated(parts[-1])
     extra = read_extra(body, _KNOWN, NAME)
-    if form := remember_form(body, ("stopReason",), extra.get(_FORM, {})):
-        extra[_FORM] = form
+    if form := remember_form(body, ("stopReason",), extra.get(FORM, {})):
+        extra[FORM] = form
     if not parts and "content" not in message:
-        extra[_FORM] = {**extra.get(_FORM, {}), ":content": "absent"}
+        extra[FORM] = {**extra.get(FORM, {}), ":content": "absent"}
     if "usage" not in body:
-        extra[_FORM] = {**extra.get(_FORM, {}), ":usage": "absent"}
+        extra[FORM] = {**extra.get(FORM, {}), ":usage": "absent"}
     read_extra(require_object(output), ("message",), f"{NAME}/output", extra)
     read_extra(message, ("role", "content"), _MESSAGE, extra)
     if message.get("role") != "assistant":
@@ -118,7 +118,7 @@ def read_stop(raw: Object, *, has_calls: bool) -> Stop | None:
     reason = read_stop_reason(str(word), STOP_REASONS)
     if reason in ("stop", "unknown") and has_calls:
         reason = "tool_calls"
-    return Stop(reason, extra={} if _STOP_NAMES[reason] == word else {_FORM: {":stop_reason": word}})
+    return Stop(reason, extra={} if _STOP_NAMES[reason] == word else {FORM: {":stop_reason": word}})
 
 
 _USAGE = frozenset({"inputTokens", "outputTokens", "totalTokens", "cacheReadInputTokens", "cacheWriteInputTokens"})
@@ -132,8 +132,8 @@ def read_usage(raw: JSON) -> Usage | None:
     cache_read = read_count(raw, "cacheReadInputTokens", NAME, extra)
     written = read_count(raw, "cacheWriteInputTokens", NAME, extra)
     fresh = read_count(raw, "inputTokens", NAME, extra)
-    if form := remember_form(raw, ("inputTokens", "outputTokens", "totalTokens"), extra.get(_FORM, {})):
-        extra[_FORM] = form
+    if form := remember_form(raw, ("inputTokens", "outputTokens", "totalTokens"), extra.get(FORM, {})):
+        extra[FORM] = form
     usage = Usage(
         None if fresh is None else fresh + (cache_read or 0) + (written or 0),
         read_count(raw, "outputTokens", NAME, extra),
@@ -169,8 +169,8 @@ def write_usage(usage: Usage, losses: Losses | None = None) -> Object:
         out["cacheReadInputTokens"] = cached
     if written is not None:
         out["cacheWriteInputTokens"] = written
-    derived = ("totalTokens",) if "totalTokens" in usage.extra.get(_FORM, {}).get(":absent", ()) else ()
-    return write_extra(restore_form(out, usage.extra.get(_FORM, {}), derived), usage.extra, NAME)
+    derived = ("totalTokens",) if "totalTokens" in usage.extra.get(FORM, {}).get(":absent", ()) else ()
+    return write_extra(restore_form(out, usage.extra.get(FORM, {}), derived), usage.extra, NAME)
 
 
 def encode_response(response: Response, request: Request | None = None) -> Encoded:
@@ -187,7 +187,7 @@ def encode_response(response: Response, request: Request | None = None) -> Encod
         report_last_call(response.parts[-1].state, response.stop, losses, f"/parts/{len(response.parts) - 1}")
     if response.alternatives:
         losses.add("/alternatives", "alternatives", "dropped", ONE_CHOICE, "error")
-    form = response.extra.get(_FORM, {})
+    form = response.extra.get(FORM, {})
     message: Object = {"role": "assistant", "content": content}
     message_form = response.extra.get(f"{_MESSAGE}~", {})
     if "role" in message_form or ":role" in message_form:
@@ -236,7 +236,7 @@ def _write_answer_reasoning(part: Reasoning, losses: Losses, path: str) -> Objec
         losses.add(f"{path}/summary", "reasoning summary", "rewritten", "reasoning on Converse is plain text", "info")
         part = replace(part, text=part.joined_text, summary=())
     own = {artefact.kind: artefact.data for artefact in part.artefacts if artefact.provider == PROVIDER}
-    if not part.text and not own and ":signature" not in part.extra.get(_FORM, {}):
+    if not part.text and not own and ":signature" not in part.extra.get(FORM, {}):
         losses.add(path, "reasoning", "dropped", "it has no text", "info")
         return None
     return write_reasoning(part, own)
@@ -265,5 +265,5 @@ def write_stop(stop: Stop | None, losses: Losses) -> Object:
         losses.add("/stop", f"stop reason {stop.reason}", "weakened", detail, "info")
     if stop.sequence is not None:
         losses.add("/stop/sequence", "stop sequence", "dropped", "Converse answers have no field for it", "info")
-    word = stop.extra.get(_FORM, {}).get(":stop_reason", _STOP_NAMES[stop.reason])
+    word = stop.extra.get(FORM, {}).get(":stop_reason", _STOP_NAMES[stop.reason])
     return {"stopReason": word}

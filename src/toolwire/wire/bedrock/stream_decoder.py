@@ -54,7 +54,7 @@ from ..streaming.decoder import BaseStreamDecoder, Fragments
 from .blocks import CITATIONS, read_answer_block
 from .fault import read_fault
 from .media import NAME, PROVIDER
-from .response import decode_response, is_cut, read_stop, read_usage, stop_fault
+from .response import FORM, decode_response, is_cut, read_stop, read_usage, stop_fault
 
 _EXCEPTION = b"exception:"  # before the type of an exception, in the name of its frame
 _PADDING = "p"
@@ -94,6 +94,7 @@ class ConverseStreamDecoder(BaseStreamDecoder):
         self._has_calls = False
         self._stop: Stop | None = None
         self._has_stop = False
+        self._has_usage = False
         self._extra: Extra = {}
 
     def _frames(self, data: bytes) -> Iterable[tuple[bytes, bytes]]:
@@ -318,6 +319,7 @@ class ConverseStreamDecoder(BaseStreamDecoder):
         """Emit the usage. After the stop reason, the answer is complete."""
         usage = read_usage(event.get("usage"))
         if usage is not None:
+            self._has_usage = True
             events.append(UsageUpdate(usage))
         self._keep(event, ("usage", _PADDING))
         if self._has_stop:
@@ -325,6 +327,8 @@ class ConverseStreamDecoder(BaseStreamDecoder):
             self._over = True
 
     def _finish(self, events: list[Event]) -> None:
+        if not self._has_usage:
+            self._extra = merge_extra(self._extra, {FORM: {":usage": "absent"}})
         end = ResponseEnd(() if self._stop is None else (self._stop,), self._extra)
         fault = stop_fault(self._stop)
         events.append(end if fault is None else StreamFault(fault, end))

@@ -41,6 +41,7 @@ from .blocks import CITATIONS
 from .fault import error_type_of, write_fault
 from .media import NAME, PROVIDER
 from .response import (
+    FORM,
     ONE_CHOICE,
     report_envelope,
     report_last_call,
@@ -186,6 +187,8 @@ class ConverseStreamEncoder(SequentialEncoder):
         block = write_answer_block(part, self.losses, path)
         if block is None:
             return b""
+        if isinstance(part, Media) and "text" in block:  # in place of media without a format of this wire
+            return self._delta(to_line(block)) + self._close_block()
         if isinstance(part, Media) and "image" in block:
             image: Object = block["image"]
             start = {name: value for name, value in image.items() if name not in ("source", "error")}
@@ -214,17 +217,19 @@ class ConverseStreamEncoder(SequentialEncoder):
         return has_foreign
 
     def _end(self, event: ResponseEnd) -> bytes:
-        """Write `messageStop` with the stop reason, then `metadata` with the usage."""
+        """Write `messageStop` with the stop reason, then `metadata` with the usage, which an answer must have."""
         if len(event.stops) > 1:
             self._report_alternatives(ONE_CHOICE)
         stop = event.stops[0] if event.stops else None
         if (call := self._last_call) is not None and call.key == self._last_key:
             report_last_call(call.state, stop, self.losses, self._part_path(call.key))
-        fields = dict(merge_extra(self._extra, event.extra).get(NAME, {}))
+        extra = merge_extra(self._extra, event.extra)
+        fields = dict(extra.get(NAME, {}))
         last = write_stop(stop, self.losses) | {name: fields.pop(name) for name in _IN_STOP if name in fields}
         stop_event = encode_event("messageStop", to_line(last))
-        metadata = {"usage": write_usage(self._usage or Usage(), self.losses), **fields}
-        return stop_event + encode_event("metadata", to_line(metadata))
+        if self._usage is not None or ":usage" not in extra.get(FORM, {}):
+            fields = {"usage": write_usage(self._usage or Usage(), self.losses), **fields}
+        return stop_event + encode_event("metadata", to_line(fields)) if fields else stop_event
 
 
 def _citations(extra: Extra) -> list[JSON]:
