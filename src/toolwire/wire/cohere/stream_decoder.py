@@ -98,7 +98,7 @@ class CohereStreamDecoder(BaseStreamDecoder):
         step = _STEPS.get(kind) if type(kind) is str else None
         if step is not None:
             step(self, event, events)
-        elif type(event.get("message")) is str:
+        elif type(event.get("message")) is str or event.get("error"):  # `error` is from a server between
             self._over = True
             events.append(StreamFault(read_fault(event, 502)))
         elif len(self.losses) < _MAX_UNKNOWN:
