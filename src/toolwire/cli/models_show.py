@@ -59,17 +59,20 @@ def find_facts(name: str, wire_name: str | None, rows: tuple[CapabilityRow, ...]
 def _group_by_scope(name: str, rows: tuple[CapabilityRow, ...]) -> list[FactGroup]:
     """Group the capabilities of a model by wires and vendors, the general groups first.
 
-    The first matching row sets a field, so `rows` take precedence over the built-in rows.
+    The first matching row sets a field, so `rows` take precedence over the built-in rows. There are no groups if only
+    built-in rows about every model match, because they do not make a name known.
     """
     names = (name.lower(), normalise_model(name))
+    matching = [row for row in known_rows(rows) if row.matches(names)]
+    if not any(row in rows or not row.is_about_every_model for row in matching):
+        return []
     scopes: dict[tuple[tuple[str, ...], tuple[str, ...]], dict[str, CapabilityRow]] = {}
-    for row in known_rows(rows):
-        if row.matches(names):
-            vendors = () if row.vendors == ("*",) else row.vendors
-            facts = scopes.setdefault((row.wires, vendors), {})
-            for field in row.capabilities.__struct_fields__:
-                if getattr(row.capabilities, field) is not None:
-                    facts.setdefault(field, row)
+    for row in matching:
+        vendors = () if row.vendors == ("*",) else row.vendors
+        facts = scopes.setdefault((row.wires, vendors), {})
+        for field in row.capabilities.__struct_fields__:
+            if getattr(row.capabilities, field) is not None:
+                facts.setdefault(field, row)
     groups = [FactGroup(wires, vendors, facts) for (wires, vendors), facts in scopes.items()]
     return sorted(groups, key=lambda group: (bool(group.vendors), -len(group.wires or range(99))))
 

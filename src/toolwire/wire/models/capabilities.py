@@ -108,6 +108,11 @@ class CapabilityRow(Value, frozen=True, forbid_unknown_fields=True):
         """Return whether a pattern matches one of a model's names, on any wire and at any vendor."""
         return any(fnmatchcase(name, pattern) for pattern in self.models for name in names)
 
+    @property
+    def is_about_every_model(self) -> bool:
+        """Whether a pattern matches every name, such as `*`: the row states rules of its wire or vendor."""
+        return not all(pattern.strip("?*") for pattern in self.models)
+
 
 def parse_capability_rows(document: JSON) -> tuple[CapabilityRow, ...]:
     """Read rows from a JSON document: an array of objects. Raise ConfigError with the row and the field."""

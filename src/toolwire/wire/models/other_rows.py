@@ -312,14 +312,14 @@ COMMAND = tuple([replace(row, wires=(*row.wires, "cohere")) for row in _COMMAND_
 _CONVERSE_DOCS = "https://docs.aws.amazon.com/bedrock/latest/userguide/"
 BEDROCK = (
     model_row(
-        "claude*",
+        "claude-*",
         _CONVERSE_DOCS + "prompt-caching.html; botocore 1.44.5, ContentBlock",
         "2026-11-18",
         ModelCapabilities(cache_marks=True, budgets=True, adaptive=True, system="after_user"),
         wires=("bedrock",),
     ),
     model_row(
-        "nova*",
+        "nova-*",
         _CONVERSE_DOCS + "prompt-caching.html",
         "2026-11-18",
         ModelCapabilities(cache_marks=True),
