@@ -14,7 +14,16 @@ from toolwire.ir.tools import ChoiceMode
 from toolwire.wire import get
 
 DOCS = ROOT / "docs"
-WIRES = ("anthropic", "bedrock", "gemini", "gemini_interactions", "ollama", "openai_chat", "openai_responses")
+WIRES = (
+    "anthropic",
+    "bedrock",
+    "cohere",
+    "gemini",
+    "gemini_interactions",
+    "ollama",
+    "openai_chat",
+    "openai_responses",
+)
 PAIRS = [pytest.param(*pair, id="-".join(pair)) for pair in permutations(WIRES, 2)]
 
 

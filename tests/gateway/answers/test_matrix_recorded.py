@@ -25,6 +25,8 @@ SDK_OF = {
     "openai_responses": "openai responses",
     "anthropic": "anthropic",
     "gemini": "gemini",
+    "gemini_interactions": "gemini interactions",
+    "cohere": "cohere",
 }
 
 

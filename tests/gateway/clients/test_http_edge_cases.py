@@ -109,7 +109,7 @@ async def test_handshake_for_another_path_is_refused(extensions, expected):
         sent.append(message)
 
     headers = [(b"host", b"localhost"), (b"upgrade", b"websocket")]
-    scope = {"type": "websocket", "path": "/v1/realtime", "query_string": b"", "headers": headers}
+    scope = {"type": "websocket", "path": "/v1/sockets", "query_string": b"", "headers": headers}
     async with gateway_to(TEXT_ANSWER) as (gateway, _):
         await gateway.gateway({**scope, "extensions": extensions}, receive, send)
     assert [message["type"] for message in sent] == expected

@@ -63,7 +63,7 @@ async def test_real_answers_and_errors_have_the_described_shape(tmp_path):
         OPERATIONS,
         key=lambda found: (found[0] == "delete", found[1].count("{") if found[0] != "delete" else -found[1].count("{")),
     )
-    async with world(*[text_answer("Hello.")] * 12, store=store, models={"MODEL": {"upstream": "openai_chat"}}) as at:
+    async with world(*[text_answer("Hello.")] * 16, store=store, models={"MODEL": {"upstream": "openai_chat"}}) as at:
         for method, template, operation in created_first:
             if template in ("/mcp", "/metrics"):
                 continue

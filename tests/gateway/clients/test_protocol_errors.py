@@ -72,7 +72,7 @@ async def test_unknown_model_error_lists_the_models_of_the_key():
 
 @pytest.mark.finding("NU5")
 @pytest.mark.parametrize(
-    "path", ["/v1/embeddings", "/v1/chat/completion", "/v2beta/models/m:generateContent", "/api/generate"]
+    "path", ["/v1/embedding", "/v1/chat/completion", "/v2beta/models/m:generateContent", "/api/generates"]
 )
 @run
 async def test_unknown_path_error_lists_the_paths(path):

@@ -119,7 +119,8 @@ async def streaming_gateway(wire="openai_chat", document=None, limits=None, *, k
 
 def provider_rows(url, retries):
     """One upstream for every wire, whose provider renames no field."""
-    providers = {wire: "openai" if wire.startswith("openai") else wire for wire in WIRES}
+    vendors = {"openai_chat": "openai", "openai_responses": "openai", "gemini_interactions": "gemini"}
+    providers = {wire: vendors.get(wire, wire) for wire in WIRES}
     return {
         wire: {"provider": provider, "wire": wire, "base_url": url, "key_env": "KEY", "retries": retries}
         for wire, provider in providers.items()

@@ -141,7 +141,7 @@ async def test_one_response_is_continued_twice(store):
 @MODES
 @run
 async def test_a_conversation_moves_between_wires(stream, store):
-    async with world(*(text_answer(str(number)) for number in range(5)), store=store) as at:
+    async with world(*(text_answer(str(number)) for number in range(len(WIRES))), store=store) as at:
         previous_id = None
         for number, wire in enumerate(WIRES):
             answer = await create(

@@ -58,6 +58,11 @@ STARTS = {
             }
         )
     ],
+    "cohere": [
+        typed({"type": "message-start", "id": "c1", "delta": {"message": {"role": "assistant", "content": []}}}),
+        typed({"type": "content-start", "index": 0, "delta": {"message": {"content": {"type": "text", "text": ""}}}}),
+        typed({"type": "content-delta", "index": 0, "delta": {"message": {"content": {"text": ""}}}}),
+    ],
     "gemini_interactions": [
         sse({"event_type": "interaction.created", "interaction": {"id": "v1_1", "status": "in_progress"}}),
         sse({"event_type": "interaction.status_update", "interaction_id": "v1_1", "status": "in_progress"}),
@@ -66,6 +71,7 @@ STARTS = {
 }
 ERRORS = {
     "anthropic": typed({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}),
+    "cohere": typed({"type": "message-end", "delta": {"finish_reason": "ERROR", "error": "Overloaded"}}),
     "openai_chat": sse({"error": {"message": "Overloaded", "type": "server_error", "code": 503}}),
     "openai_responses": typed({"type": "error", "code": "server_error", "message": "Overloaded", "param": None}),
     "gemini": sse({"error": {"code": 503, "message": "Overloaded", "status": "UNAVAILABLE"}}),

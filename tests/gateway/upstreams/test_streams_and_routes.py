@@ -30,6 +30,7 @@ from virtual_time import in_virtual_time
 every_front = pytest.mark.parametrize("front", WIRES)
 PINGS = {
     "anthropic": b'event: ping\ndata: {"type":"ping"}\n\n',
+    "cohere": b": ping\n\n",
     "gemini": b": ping\n\n",
     "gemini_interactions": b": ping\n\n",
     "ollama": None,

@@ -247,11 +247,12 @@ class ClientRequest:
         if route.stream is None and type(stream) not in _STREAM_TYPES:
             self.wire.decode_request(document)  # raises the error for this field
         self.stream = _choose_stream(route, stream)
-        if type(document.get("n")) is int:
+        if "n" in document and type(document["n"]) is int:
             self.choices = document["n"]
-        config = document.get("toolConfig")
-        in_config = config.get("tools") if type(config) is dict else None  # of Bedrock
-        self.has_tools = bool(document.get("tools") or document.get("functions") or in_config)
+        self.has_tools = bool(document.get("tools") or document.get("functions"))
+        if "toolConfig" in document:  # of Bedrock and Gemini
+            config = document["toolConfig"]
+            self.has_tools = self.has_tools or (type(config) is dict and bool(config.get("tools")))
 
     async def check_caller(self, caller: Caller, offload: ClientOffload) -> None:
         """Raise RequestRefused if the caller may not use the model, RoutingRefused if a field could choose another."""

@@ -54,6 +54,7 @@ class Endpoint:
         "custom_headers",
         "defaults",
         "extra_body",
+        "has_fixed_secrets",
         "headers",
         "is_pinned",
         "key_command",
@@ -105,6 +106,8 @@ class Endpoint:
         self.key_command = credentials.command
         self.key_variable = credentials.variable
         self.signing = credentials.signing
+        self.has_fixed_secrets: bool = self.key_command is None and self.signing is None
+        """True if the secret headers of all requests are `secrets`."""
         self.custom_headers: Mapping[str, str] = custom.literal
         self.defaults = defaults
         self._set_address(address)
@@ -165,11 +168,6 @@ class Endpoint:
         key = self.key
         signing_secrets = () if self.signing is None else self.signing.credentials.secrets
         return (*(() if key is None else (key,)), *self.secrets.values(), *signing_secrets)
-
-    @property
-    def has_fixed_secrets(self) -> bool:
-        """True if the secret headers of all requests are `secrets`."""
-        return self.key_command is None and self.signing is None
 
     def url(self, *, stream: bool) -> str:
         """Return the URL of requests. The query of the base URL, such as an API version, is kept."""

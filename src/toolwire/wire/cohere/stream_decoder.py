@@ -98,9 +98,9 @@ class CohereStreamDecoder(BaseStreamDecoder):
         step = _STEPS.get(kind) if type(kind) is str else None
         if step is not None:
             step(self, event, events)
-        elif type(event.get("message")) is str:
+        elif (error := _error_of(event)) is not None:
             self._over = True
-            events.append(StreamFault(read_fault(event, 502)))
+            events.append(StreamFault(read_fault(error, 502)))
         elif len(self.losses) < _MAX_UNKNOWN:
             detail = f"the event {kind!r:.100} is not known"
             self.losses.add("", "event", "dropped", detail, "info")
@@ -361,6 +361,14 @@ class CohereStreamDecoder(BaseStreamDecoder):
         if self._logprobs:
             extra = merge_extra(extra, {NAME: {"logprobs": self._logprobs}})
         return extra
+
+
+def _error_of(event: Object) -> Object | None:
+    """Return the error in an event of an unknown type, or None. Proxies send it under `error`, as OpenAI does."""
+    error = event.get("error")
+    if error:
+        return error if type(error) is dict else {"message": error}
+    return event if type(event.get("message")) is str else None
 
 
 def _object_of(raw: Object, key: str) -> Object:
