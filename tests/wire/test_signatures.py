@@ -61,7 +61,7 @@ def test_other_error_kinds_name_no_limit_even_if_they_quote_one(wire, vector, st
 
 # Limits that no public error text is known for. Who finds one adds a vector and takes the word out.
 LIMITS_WITHOUT_SIGNATURE = {
-    "bedrock": "cache_marks id id_length keywords min_budget min_output ranges",
+    "bedrock": "cache_marks closed declared_required enum formats id id_length keywords min_budget min_output most_min_items optional_parameters patterns property_name ranges recursion ref_siblings strict_tools union_parameters",
     "anthropic": "id id_length max_tokens min_budget ranges user_length declared_required enum formats most_min_items patterns recursion ref_siblings",
     "gemini": "id id_length lone_any_of min_output number_formats property_name ranges recursion stops",
     "ollama": "name name_length id id_length declared_required keywords recursion refs root_description",  # what it does not know it passes over
