@@ -300,10 +300,8 @@ class ConverseStreamDecoder(BaseStreamDecoder):
             raw = raw.rstrip()[:-1] if block.held else raw
         elif block.held:
             events.append(CallDelta(block.key, block.held))
-        if state == "complete":
-            events.append(CallEnd(block.key, arguments or {}))
-        else:
-            events.append(CallEnd(block.key, None, raw, state))
+        is_whole = state == "complete"
+        events.append(CallEnd(block.key, arguments or {}) if is_whole else CallEnd(block.key, None, raw, state))
 
     def _message_stop(self, event: Object, events: list[Event]) -> None:
         """Close all blocks. The stop reason shows whether the last call was cut."""
@@ -317,8 +315,7 @@ class ConverseStreamDecoder(BaseStreamDecoder):
 
     def _metadata(self, event: Object, events: list[Event]) -> None:
         """Emit the usage. After the stop reason, the answer is complete."""
-        usage = read_usage(event.get("usage"))
-        if usage is not None:
+        if (usage := read_usage(event.get("usage"))) is not None:
             self._has_usage = True
             events.append(UsageUpdate(usage))
         self._keep(event, ("usage", _PADDING))
@@ -327,9 +324,8 @@ class ConverseStreamDecoder(BaseStreamDecoder):
             self._over = True
 
     def _finish(self, events: list[Event]) -> None:
-        if not self._has_usage:
-            self._extra = merge_extra(self._extra, {FORM: {":usage": "absent"}})
-        end = ResponseEnd(() if self._stop is None else (self._stop,), self._extra)
+        absent: Extra = {} if self._has_usage else {FORM: {":usage": "absent"}}
+        end = ResponseEnd(() if self._stop is None else (self._stop,), merge_extra(self._extra, absent))
         fault = stop_fault(self._stop)
         events.append(end if fault is None else StreamFault(fault, end))
 

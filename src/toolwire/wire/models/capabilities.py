@@ -110,7 +110,7 @@ class CapabilityRow(Value, frozen=True, forbid_unknown_fields=True):
 
     @property
     def is_about_every_model(self) -> bool:
-        """Whether a pattern matches every name, such as `*`: the row states rules of its wire or vendor."""
+        """True if a pattern matches every name, such as `*`: the row states rules of its wire or vendor."""
         return not all(pattern.strip("?*") for pattern in self.models)
 
 
