@@ -50,7 +50,7 @@ def draw_call() -> str:
     columns: tuple[list[str], list[str]] = ([], [])
     tops = [_GAP + 50, _GAP + 50]
     for number, (title, lines, lost) in enumerate(blocks):
-        side = int(number > len(blocks) // 2)
+        side = int(number >= (len(blocks) + 1) // 2)
         left = _GAP + side * (_WIDTH + _GAP)
         height = (len(lines) + len(lost)) * _LINE + 44
         columns[side].extend(_block(title, lines, lost, left, tops[side], height))
