@@ -164,7 +164,7 @@ TOOLS = [
         BASE,
         replace(BASE, parallel=True),
         lambda r: r.parallel,
-        ("cohere", "gemini", "gemini_interactions", "ollama"),
+        ("bedrock", "cohere", "gemini", "gemini_interactions", "ollama"),
     ),
     Statement("one call at a time", BASE, replace(BASE, parallel=False), lambda r: r.parallel),
 ]

@@ -116,7 +116,7 @@ this adapter has {card["dev"]["this"]} % and the one before {card["dev"]["before
 - **SHA-256**: `{card["sha256"]}`
 
 Repeat the figures: `python bench/tool_calls/evaluate.py tasks tasks.jsonl`, `answer tasks.jsonl tuned.jsonl`, `answer tasks.jsonl untuned.jsonl --without-adapter`,
-`report tasks.jsonl tuned.jsonl untuned.jsonl`, and `python bench/tool_calls/tool_calls_page.py report.json`; `perplexity.py` for the texts. A core answers about 15 prompts a minute. The
+`report tasks.jsonl tuned.jsonl untuned.jsonl`, and `python bench/tool_calls/tool_calls_page.py report.json`; `text_perplexity.py` for the texts. A core answers about 15 prompts a minute. The
 answers were made by the engine of the package (xllamacpp 2026.10, 16 cores, one thread a process); servers with every third request. `bench/tool_calls/answers` has them, and `answer` continues such files.
 """
 

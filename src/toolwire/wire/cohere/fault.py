@@ -75,3 +75,11 @@ def decode_error(
 
 def encode_error(fault: Fault) -> EncodedFault:
     return EncodedFault(_FAULTS.status_of(fault), write_fault(fault), _FAULTS.headers_of(fault))
+
+
+def find_error(event: Object) -> Object | None:
+    """Return the error in an event of an unknown type, or None. Proxies send it under `error`, as OpenAI does."""
+    error = event.get("error")
+    if error:
+        return error if type(error) is dict else {"message": error}
+    return event if type(event.get("message")) is str else None

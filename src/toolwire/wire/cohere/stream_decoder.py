@@ -46,7 +46,7 @@ from ...stream.strict import parse_arguments
 from ..fields import odd_values, read_extra, read_index, read_label, read_string, read_unknown, require_object
 from ..streaming.decoder import BaseStreamDecoder, Fragments, join_mapped_surrogates
 from .content import NAME, thinking_extra
-from .fault import read_fault, stop_fault
+from .fault import find_error, read_fault, stop_fault
 from .messages import CALL, CALL_FUNCTION, FUNCTION, PLAN, read_assistant
 from .response import ENVELOPE_TYPES, MESSAGE, decode_response, is_truncated, read_stop, read_usage
 
@@ -98,7 +98,7 @@ class CohereStreamDecoder(BaseStreamDecoder):
         step = _STEPS.get(kind) if type(kind) is str else None
         if step is not None:
             step(self, event, events)
-        elif (error := _error_of(event)) is not None:
+        elif (error := find_error(event)) is not None:
             self._over = True
             events.append(StreamFault(read_fault(error, 502)))
         elif len(self.losses) < _MAX_UNKNOWN:
@@ -361,14 +361,6 @@ class CohereStreamDecoder(BaseStreamDecoder):
         if self._logprobs:
             extra = merge_extra(extra, {NAME: {"logprobs": self._logprobs}})
         return extra
-
-
-def _error_of(event: Object) -> Object | None:
-    """Return the error in an event of an unknown type, or None. Proxies send it under `error`, as OpenAI does."""
-    error = event.get("error")
-    if error:
-        return error if type(error) is dict else {"message": error}
-    return event if type(event.get("message")) is str else None
 
 
 def _object_of(raw: Object, key: str) -> Object:

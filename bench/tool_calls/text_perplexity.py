@@ -1,6 +1,6 @@
 """Compare the general answers of the local model with and without its adapter, which is applied to the choice of a call alone.
 
-    python bench/tool_calls/perplexity.py --texts 8
+    python bench/tool_calls/text_perplexity.py --texts 8
 
 A grammar makes the model write a held text as its answer, and the engine reports the probability of each token without the
 grammar. The texts are solutions of GSM8K's test set, which no row of the training has. Three lines are printed: the weights
