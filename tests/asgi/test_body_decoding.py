@@ -86,6 +86,60 @@ def test_bomb_is_refused_before_it_is_decompressed(encoding):
     assert made < 300_000_000
 
 
+GZIP_NAME = b"\x1f\x8b\x08\x08" + bytes(6)  # a header whose file name follows, up to a zero byte
+ENDLESS = {
+    "a gzip file name": ("gzip", GZIP_NAME, b"n" * 1000),
+    "a skippable frame": ("zstd", b"\x50\x2a\x4d\x18\xff\xff\xff\xff", b"n" * 1000),
+    "empty stored blocks": ("deflate", b"\x78\x01", b"\x00\x00\x00\xff\xff" * 200),
+    "empty gzip members": ("gzip", b"", gzip.compress(b"") * 50),
+    "empty zlib members": ("deflate", b"", zlib.compress(b"") * 50),
+    "empty frames": ("zstd", b"", zstd.compress(b"") * 50),
+    "empty Brotli streams": ("br", b"", brotli.compress(b"") * 50),
+}
+
+
+@pytest.mark.parametrize(("encoding", "start", "repeated"), ENDLESS.values(), ids=ENDLESS)
+@pytest.mark.parametrize("size", [1, 1000, 1_000_000])
+def test_endless_body_without_content_is_refused(encoding, start, repeated, size):
+    """Bytes are counted: none is decompressed, and a megabyte at most is read."""
+    body = start + repeated * (2_000_000 // len(repeated))
+    decoder, received = BodyDecoder(encoding), 0
+    with pytest.raises(InvalidCompression):
+        for begin in range(0, len(body), size):
+            received += len(body[begin : begin + size])
+            assert list(decoder.decode(body[begin : begin + size])) == []
+    assert received <= 2 * 1024 * 1024
+
+
+@every_encoding
+def test_content_that_cannot_be_compressed_is_decoded(encoding):
+    plain = os.urandom(3_000_000)
+    assert decode(encoding, [COMPRESSORS[encoding](plain)]) == plain
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "zstd"])
+def test_many_short_members_are_decoded_in_small_copies(encoding, monkeypatch):
+    """The bytes that each member leaves are counted: as many as one part of the input has, not the whole body."""
+    compress, largest = COMPRESSORS[encoding], 0
+
+    class Counted(BodyDecoder):
+        def _open_member(self):
+            super()._open_member()
+            step = self._codec.step
+
+            def counted(data):
+                nonlocal largest
+                largest = max(largest, len(data))
+                return step(data)
+
+            monkeypatch.setattr(self._codec, "step", counted)
+
+    decoder = Counted(encoding)
+    assert b"".join(decoder.decode(compress(b"a") * 20_000)) == b"a" * 20_000
+    decoder.close()
+    assert 0 < largest <= 16 * 1024
+
+
 def test_unknown_encoding_is_refused():
     for encoding in ("compress", "gzip, gzip", ""):
         with pytest.raises(ProtocolError) as caught:

@@ -3,6 +3,10 @@
 A few kilobytes can be the compressed form of gigabytes. So a step returns at most `_STEP` bytes, whatever the input, and a
 body whose size grows by more than `_MAX_RATIO` is refused, before the limit on its size is reached by many requests at once.
 
+Limits on the decompressed size hold no body that has none: a gzip header with an endless file name (RFC 1952, 2.3), a skippable
+frame of Zstandard (RFC 8878, 3.1.2), empty members. So the compressed size is bounded by the decompressed one, too, and so is
+the number of empty members. Each member copies the rest of the input, so at most `_INPUT` bytes are decoded at once.
+
 The ratio of real bodies: JSON of long conversations has 3 to 15, embeddings as decimal numbers 3, a history of one repeated
 tool result 60. zlib's maximum is 1,032 (RFC 1951); Brotli and Zstandard have none.
 """
@@ -20,6 +24,9 @@ from ..ir.errors import ProtocolError
 _STEP = 256 * 1024  # bytes of output at once, as in the client of `net.http.connection`
 _MAX_RATIO = 200  # three times the largest ratio of a real body, above
 _FREE = 1024 * 1024  # bytes without a check: short bodies of one repeated character are harmless
+_INPUT = 16 * 1024  # bytes of input at once: 800 members of 20 bytes copy 6 MB
+_MAX_OVERHEAD = 2  # compressed bytes for each byte; deflate adds 5 bytes to 65,535 (RFC 1951, 3.2.4) or to each flush
+_MAX_EMPTY = 16  # members in a row; bgzip writes one at the end (SAMv1, 4.1.2)
 _UNSUPPORTED_STATUS = 415  # RFC 9110, 15.5.16
 
 
@@ -42,13 +49,21 @@ class BodyDecoder:
         self._codec = self._open()
         self._received = 0
         self._made = 0
+        self._empty_members = 0  # in a row
 
     def decode(self, data: bytes) -> Iterator[bytes]:
         """Yield the decompressed pieces of `data`. Raise InvalidCompression and CompressionBomb."""
+        for start in range(0, len(data), _INPUT):
+            yield from self._decode_part(data[start : start + _INPUT])
+            if self._received > _FREE + _MAX_OVERHEAD * self._made:
+                message = f"{self._received} bytes of the compressed body contain only {self._made} bytes"
+                raise InvalidCompression(message, hint="send the body uncompressed")
+
+    def _decode_part(self, data: bytes) -> Iterator[bytes]:
         self._received += len(data)
         while True:
             if self._codec.is_complete and data:
-                self._codec = self._open()  # further members, as `cat a.gz b.gz` writes them
+                self._open_member()
             try:
                 piece, data, is_waiting = self._codec.step(data)
             except Exception as error:  # each library has an error of its own
@@ -58,9 +73,17 @@ class BodyDecoder:
                 message = f"{self._received} bytes of the body are more than {self._made} bytes when decompressed"
                 raise CompressionBomb(message, hint="send the body uncompressed")
             if piece:
+                self._empty_members = 0
                 yield piece
             if not data and not is_waiting:
                 return
+
+    def _open_member(self) -> None:
+        """Begin a further member, as `cat a.gz b.gz` writes it. Raise InvalidCompression after many without content."""
+        self._empty_members += 1
+        if self._empty_members > _MAX_EMPTY:
+            raise InvalidCompression("the compressed body has many members without content")
+        self._codec = self._open()
 
     def close(self) -> None:
         if self._received and not self._codec.is_complete:

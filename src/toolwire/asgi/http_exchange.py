@@ -96,7 +96,7 @@ class HttpExchange:
     ended = False  # the whole answer was sent
     disconnected = False  # the client closed the connection
     _changed_pieces: AsyncIterator[bytes] | None = None  # of a body that is changed while it is read
-    _seconds = 0.0  # for the next piece of it
+    _deadline = 0.0  # of the next piece of it
     _is_cut = False  # a write of several pieces did not end
     _watch: asyncio.TimerHandle | asyncio.Task[None] | None = None  # the delay before it, or the task
 
@@ -161,11 +161,11 @@ class HttpExchange:
     async def read_piece(self, seconds: float) -> tuple[bytes, bool]:
         """Return the next piece of the body, and whether more will follow.
 
-        Raise BodyTimeout after `seconds`, and ClientGone at a disconnect.
+        Raise BodyTimeout after `seconds`, also if a changed piece needs many received ones, and ClientGone at a disconnect.
         """
         if self._changed_pieces is None:
             return await self._read_raw_piece(seconds)
-        self._seconds = seconds
+        self._deadline = asyncio.get_running_loop().time() + seconds
         async for piece in self._changed_pieces:
             return piece, True
         return b"", False
@@ -178,11 +178,12 @@ class HttpExchange:
         self._changed_pieces = change(self._changed_pieces or self._raw_pieces())
 
     async def _raw_pieces(self) -> AsyncIterator[bytes]:
-        has_more = True
+        clock, has_more = asyncio.get_running_loop().time, True
         while has_more:
-            piece, has_more = await self._read_raw_piece(self._seconds)
+            piece, has_more = await self._read_raw_piece(self._deadline - clock())
             if piece:
                 yield piece
+            await asyncio.sleep(0)  # other requests run between two pieces, also if they are not changed into any
 
     async def _read_raw_piece(self, seconds: float) -> tuple[bytes, bool]:
         message = await self._receive_within(seconds)
@@ -194,6 +195,8 @@ class HttpExchange:
     async def _receive_within(self, seconds: float) -> AsgiMessage:
         """Wait for the next message, in the task of the request or in another one. Raise BodyTimeout after `seconds`."""
         try:
+            if seconds <= 0:
+                raise TimeoutError  # `timeout` does not end a step that need not wait
             async with asyncio.timeout(seconds):
                 return await self._receive()
         except TimeoutError:

@@ -24,6 +24,18 @@ AMBIGUOUS = {
     "a folded header": BODY.replace(b"content-type: x/y", b'x: y\r\n name="model"'),
     "a forbidden field": BODY.replace(b'"empty"', b'"api_base"'),
     "a field that may choose a model": BODY.replace(b'"empty"', b'"Model"'),
+    "a name after the file's": BODY.replace(b'"a.bin"', b'"a.bin"; name="model"'),
+    "a name after the file's in one word": BODY.replace(b'"a.bin"', b"a.bin; name=model"),
+    "a name in the file's for parsers of escapes": BODY.replace(b'"a.bin"', rb'"\"; filename="; name=model; x="'),
+    "an escaped quotation mark at the end": BODY.replace(b'"a.bin"', rb'"a.bin\\"'),
+    "three names of a file": BODY.replace(b'"a.bin"', b'"a"; filename="b"; filename="c"'),
+    "a transfer encoding": BODY.replace(b"content-type: x/y", b"Content-Transfer-Encoding: base64"),
+    "a field in another charset": BODY.replace(b'"model"', b'"model"\r\ncontent-type: text/plain; charset=UTF-7'),
+    "a model that is a file in another charset": BODY.replace(
+        b'"model"', b'"model"; filename="m"\r\ncontent-type: text/plain; Charset="utf-16"'
+    ),
+    "an extended charset": BODY.replace(b'"model"', b"\"model\"\r\ncontent-type: text/plain; charset*=''utf-7"),
+    "a field with the charset of all others": BODY.replace(b'"empty"', b'"_charset_"'),
     "other bytes after a delimiter": BODY.replace(b"--bnd\r\nContent-Disposition", b"--bndX\r\nContent-Disposition", 1),
     "a long name of a model": BODY.replace(b"whisper-1", b"w" * 10_000),
     "a long head": BODY.replace(b"x/y", b"x/" + b"y" * 10_000),
@@ -69,6 +81,27 @@ def test_ambiguous_body_is_refused_under_every_chunking(body, cut_list):
     assert message == scan([body])
 
 
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"filename=a.bin",
+        b"filename=\"a; b.bin\"; filename*=utf-8''a%20b.bin",
+        rb'filename="C:\a\b.bin"',
+        b'filename=""',
+        b'filename="a.csv"\r\nContent-Transfer-Encoding: Binary',
+        b'filename="a.csv"\r\ncontent-type: text/csv; charset=windows-1252',
+    ],
+)
+def test_heads_of_files_are_read(head):
+    model, span = scan([BODY.replace(b'filename="a.bin"', head)])
+    assert model == "whisper-1" and span is not None
+
+
+def test_field_in_utf_8_is_read():
+    model, _ = scan([BODY.replace(b'"model"', b'"model"\r\ncontent-type: text/plain; charset="UTF-8"')])
+    assert model == "whisper-1"
+
+
 def test_every_prefix_is_truncated():
     for end in range(BODY.rindex(b"--")):
         assert isinstance(scan([BODY[:end]]), str)
@@ -90,11 +123,14 @@ def test_files_are_not_held():
 
 def test_boundary_of_a_content_type():
     assert find_boundary("application/json") is None
-    assert find_boundary('Multipart/Form-Data; charset=x; Boundary="a b"') == b"a b"
+    assert find_boundary('Multipart/Form-Data; charset=UTF-8; Boundary="a b"') == b"a b"
     for invalid in (
         "multipart/form-data",
         "multipart/mixed; boundary=x",
         "multipart/form-data; boundary=a; boundary=b",
+        "multipart/form-data; boundary=a; boundary*0=b",
+        "multipart/form-data; boundary=a; charset=utf-7",
+        "multipart/form-data; boundary=a; x=y",
     ):
         with pytest.raises(InvalidMultipart):
             find_boundary(invalid)

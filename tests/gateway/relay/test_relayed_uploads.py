@@ -96,6 +96,45 @@ async def test_body_above_the_limit_is_refused():
         assert upstream.requests == []
 
 
+@pytest.mark.parametrize(
+    "content_type",
+    ["application/octet-stream", "application/x-www-form-urlencoded", "text/json", "application/json; charset=utf-7"],
+)
+@pytest.mark.parametrize("path", ["/v1/embeddings", "/v1/images/generations", "/v1/rerank"])
+@run
+async def test_body_whose_fields_cannot_be_checked_is_refused(content_type, path):
+    """An upstream that ignores the content-type would read the forbidden field."""
+    body = json.dumps({"model": "openai_chat/w", "api_base": "http://attacker.example"}).encode()
+    async with relaying(transcription, more=LIMITS) as (gateway, upstream):
+        status, _, data = await send("POST", f"{gateway.url}{path}", body, {"content-type": content_type})
+        assert status == 415 and b"application/json" in data
+        assert upstream.requests == []
+
+
+@pytest.mark.parametrize(
+    "content_type", ["application/vnd.api+json", "Application/X+JSON; charset=utf-8", "text/plain"]
+)
+@run
+async def test_json_of_another_media_type_is_checked(content_type):
+    body = json.dumps({"model": "openai_chat/w", "api_base": "http://attacker.example"}).encode()
+    headers = {"content-type": content_type}
+    async with relaying(transcription, more=LIMITS) as (gateway, upstream):
+        status, _, data = await send("POST", f"{gateway.url}/v1/embeddings", body, headers)
+        assert status == 400 and b"api_base" in data
+        status, _, _ = await send("POST", f"{gateway.url}/v1/embeddings", b'{"model": "openai_chat/w"}', headers)
+        assert (status, upstream.requests[0].document) == (200, {"model": "w"})
+
+
+@run
+async def test_body_of_any_media_type_is_sent_to_a_path_of_the_settings():
+    headers = {"content-type": "application/octet-stream"}
+    async with relaying(transcription, more={"relay": {"paths": ["POST /v1/ocr"]}}) as (gateway, upstream):
+        status, _, _ = await send("POST", f"{gateway.url}/v1/ocr", PIECE, headers)
+        assert (status, upstream.requests[0].body) == (200, PIECE)
+        status, _, data = await send("POST", f"{gateway.url}/v1/moderations", b"", headers)
+        assert (status, upstream.requests[1].body) == (200, b""), data
+
+
 class RawUpstream:
     """A server whose reading and writing the test controls, on a socket with small buffers."""
 

@@ -2,7 +2,7 @@
 
     JSON         held up to `limits.stream_body`; a larger one is sent on if it begins with the model
     multipart    held up to `limits.stream_body`, or until the model is known: then the files are sent on
-    any other    sent on
+    any other    sent on to a path of `[relay] paths`, else refused: its model and its fields cannot be read
 
 A held body can be sent again, to another target. One that is sent on is sent once, and at most one piece of it is in memory.
 """
@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import NamedTuple, Protocol
 
 from ...asgi.http_exchange import BodyTooLarge, HttpExchange
+from ...ir.errors import ProtocolError
 from ...ir.pointer import Object
 from ...net.http.transport import RequestBody, StreamedBody
 from ...net.model.pass_through import replace_model
@@ -24,7 +25,8 @@ from ..memory import MemoryReservation
 from ..request.body import FORBIDDEN_FIELDS, ClientBody, RoutingRefused, forbidden_field_error, may_route
 from ..request.reader import RequestReader
 from ..request.transformed import change_body
-from .multipart import MultipartScan, find_boundary
+from .multipart import MultipartScan, find_boundary, has_other_charset
+from .paths import find_route
 
 # Bytes for which a client gets a further second: below the slowest mobile network, and a client that holds a connection
 # has to pay for it with traffic.
@@ -92,6 +94,16 @@ class StreamedJson:
 
     def for_model(self, model: str | None) -> RequestBody:
         return self._upload.for_model(model or self._upload.model or "")
+
+
+class UnreadableMediaType(ProtocolError):
+    """The model and the fields of the body cannot be checked, or some servers read them in another charset."""
+
+    default_status = 415
+
+    def __init__(self, content_type: str) -> None:
+        message = f"this endpoint has no bodies of the content-type {content_type[:100]!r}"
+        super().__init__(message, hint="send application/json in UTF-8, or multipart/form-data")
 
 
 class _Upload(NamedTuple):
@@ -196,13 +208,19 @@ class BodyReader:
         content_type = headers.get("content-type", "")
         boundary = find_boundary(content_type)
         if boundary is None and _may_be_json(content_type):
+            if has_other_charset(content_type):
+                raise UnreadableMediaType(content_type)
             return await self._open_json(http_exchange, memory, caller, needs_model=needs_model, may_stream=may_stream)
         http_exchange.interruption.attach()
         is_chunked = "transfer-encoding" in headers
         length = None if is_chunked else http_exchange.declared_length
         pieces = _Upload(http_exchange, self._limits.slow_client, self._max_bytes).read()
         if boundary is None:
-            return UploadedBody(b"", pieces, length)
+            if find_route(http_exchange.method, http_exchange.path, headers, ()) is None:  # of `[relay] paths`
+                return UploadedBody(b"", pieces, length)
+            async for _ in pieces:
+                raise UnreadableMediaType(content_type)
+            return HeldJson(b"", {}, may_choose=True)
         scan = MultipartScan(boundary, may_route=caller.has_all_models)
         return await self._open_form(pieces, length, memory, scan, needs_model=needs_model)
 
@@ -269,4 +287,5 @@ async def _checked(pieces: AsyncIterator[bytes], scan: MultipartScan) -> AsyncIt
 
 
 def _may_be_json(content_type: str) -> bool:
-    return content_type.partition(";")[0].strip().lower() in ("", "application/json", "text/plain")
+    media_type = content_type.partition(";")[0].strip().lower()
+    return media_type in ("", "application/json", "text/plain") or media_type.endswith("+json")

@@ -5,8 +5,8 @@
 
 The content of the field `model` is kept, of all others only its last bytes, which may begin a delimiter. A body that two
 parsers could read differently is refused, because a second reading may name another model: a field without a plain name,
-folded headers, a delimiter after a bare line feed, text before the first delimiter, a second `model`. See RFC 7578 and RFC
-2046, 5.1.1.
+parameters after a file's name, folded headers, another charset or transfer encoding, a delimiter after a bare line feed, text
+before the first delimiter, a second `model`. See RFC 7578 (4.6 for `_charset_`, 4.7 for transfer encodings) and RFC 2046, 5.1.1.
 """
 
 from __future__ import annotations
@@ -20,10 +20,13 @@ from ..request.body import FORBIDDEN_FIELDS, may_route
 _MAX_HEAD = 8 * 1024  # bytes of the headers of a part; clients write two lines
 _MAX_MODEL = 512  # bytes of a model's name, as in JSON bodies
 _is_boundary = re.compile(r"[0-9A-Za-z'()+_,./:=? -]{1,70}(?<! )").fullmatch
+# A backslash before a quotation mark ends a file's name for some parsers only; others in it are of Windows' paths.
 _DISPOSITION = re.compile(
-    rb'content-disposition:[ \t]*form-data;[ \t]*name="([^"\\\r\n]*)"(?:;[ \t]*filename\*?=[^\r\n]*)?[ \t]*\Z',
+    rb'content-disposition:[ \t]*form-data;[ \t]*name="([^"\\\r\n]*)"'
+    rb'((?:;[ \t]*filename\*?=(?:"(?:[^"\\\r\n]|\\(?!"))*"|[^;"\s]+)){0,2})[ \t]*\Z',
     re.IGNORECASE,
 ).match
+_ENCODINGS = ("7bit", "8bit", "binary")
 _HEADER = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\r\n\x00]*\Z").match
 
 
@@ -43,7 +46,20 @@ def find_boundary(content_type: str) -> bytes | None:
     boundary = values[0].removeprefix('"').removesuffix('"') if len(values) == 1 else ""
     if media_type.strip().lower() != "multipart/form-data" or _is_boundary(boundary) is None:
         raise InvalidMultipart("content-type has no valid boundary", hint="send multipart/form-data with a boundary")
+    if not all(_is_name(part.partition("=")[0]) or not part.strip() or _is_utf8(part.strip()) for part in parameters):
+        raise InvalidMultipart("content-type has another parameter than boundary", hint="leave it out")
     return boundary.encode()
+
+
+def has_other_charset(content_type: str) -> bool:
+    """Return whether a content-type names another charset than UTF-8, in which some parsers would read the body."""
+    parameters = (part.strip() for part in content_type.split(";")[1:])
+    return not all(_is_utf8(part) for part in parameters if part.lower().startswith("charset"))
+
+
+def _is_utf8(parameter: str) -> bool:
+    name, _, value = parameter.lower().partition("=")
+    return name.strip() == "charset" and value.strip().strip('"') in ("utf-8", "utf8", "us-ascii")
 
 
 def _is_name(name: str) -> bool:
@@ -155,7 +171,7 @@ class MultipartScan:
     def _check_name(self, name: str) -> None:
         if name == "model" and self.span is not None:
             raise InvalidMultipart("the field model occurs twice", hint="send it once")
-        if name in FORBIDDEN_FIELDS or (may_route(name) and not self._may_route):
+        if name == "_charset_" or name in FORBIDDEN_FIELDS or (may_route(name) and not self._may_route):
             raise InvalidMultipart(f"the field {name[:100]} must not be set by a client", hint="leave it out")
 
 
@@ -164,9 +180,22 @@ def _read_name(head: bytes) -> bytes:
     lines = head.split(b"\r\n")
     if not all(map(_HEADER, lines)):
         raise InvalidMultipart("a header of a part is invalid")
-    names = [match[1] for match in map(_DISPOSITION, lines) if match is not None]
-    if len(names) != 1 or sum(line.lower().startswith(b"content-disposition:") for line in lines) != 1:
+    found = [match for match in map(_DISPOSITION, lines) if match is not None]
+    if len(found) != 1 or sum(line.lower().startswith(b"content-disposition:") for line in lines) != 1:
         raise InvalidMultipart(
-            "a part has no plain name", hint='write Content-Disposition: form-data; name="…" once for each part'
+            "a part has no plain name",
+            hint='write Content-Disposition: form-data; name="…" once for each part, and filename="…" for a file',
         )
-    return names[0]
+    name, file_names = found[0].groups()
+    for line in lines:
+        _check_encoding(line.decode("latin-1"), is_file=file_names != b"" and name != b"model")
+    return name
+
+
+def _check_encoding(line: str, *, is_file: bool) -> None:
+    """Raise InvalidMultipart for a header by which some parsers decode the content. The text of a file is not read."""
+    name, _, value = line.partition(":")
+    if name.lower() == "content-transfer-encoding" and value.strip().lower() not in _ENCODINGS:
+        raise InvalidMultipart("a part has a transfer encoding", hint="leave out content-transfer-encoding")
+    if name.lower() == "content-type" and not is_file and has_other_charset(value):
+        raise InvalidMultipart("a field has another charset than UTF-8", hint="encode it in UTF-8")
