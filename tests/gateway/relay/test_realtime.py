@@ -227,6 +227,32 @@ async def test_key_for_some_models_cannot_choose_another_in_the_session():
         assert len(upstream.messages) == 1
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        r'{"type":"session.update","session":{"mod\u0065l":"other"}}',
+        '{"session":{"Model":"other"}}',
+        '{"session":{"MODEL":"other"}}',
+        '{"model":"voice","model":"other"}',
+        '{"session":[{"model":"other"}]',
+        b'{"model":"other"}',
+        '{"model":"other"}'.encode("utf-16"),
+    ],
+)
+@run
+async def test_key_for_some_models_cannot_hide_the_name_of_another(message):
+    async with realtime() as (gateway, upstream), socket_to(gateway, "sk-small") as socket:
+        await socket.recv()
+        harmless = r'{"type":"conversation.item.create","item":{"text":"a \"b\""}}'
+        await socket.send(harmless)
+        await socket.recv()
+        await socket.send(message)
+        with pytest.raises(ConnectionClosed) as caught:
+            await socket.recv()
+        assert caught.value.rcvd.code == 1008
+        assert upstream.messages == [harmless]
+
+
 @run
 async def test_revoked_key_and_stop_of_the_gateway_close_the_session():
     async with realtime() as (gateway, _):

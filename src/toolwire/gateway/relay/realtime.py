@@ -181,14 +181,21 @@ class RealtimeSession:
                 self.close(1001 if code in _UNSENDABLE else code, "")
                 return
             text = message.get("text")
-            if text is not None and not self._may_send(text):
+            if not self._may_send(text):
                 self.close(1008, "the key does not allow this model")
                 return
             await self._link.send(message["bytes"] if text is None else text)
 
-    def _may_send(self, text: str) -> bool:
-        """Check the models in a message of a key that allows only some: a session can name another one for transcriptions."""
-        if self._caller.has_all_models or '"model"' not in text:
+    def _may_send(self, text: str | None) -> bool:
+        """Check the models in a message of a key that allows only some: a session can name another one for transcriptions.
+
+        `text` is None for a binary message, which is refused, because a server may parse it as JSON of another encoding.
+        """
+        if self._caller.has_all_models:
+            return True
+        if text is None:
+            return False
+        if "model" not in text.casefold() and "\\" not in text:  # an escape sequence can hide the name: "mod\\u0065l"
             return True
         try:
             found = list(_models_in(parse_object(text.encode())))
@@ -233,10 +240,10 @@ class RealtimeSession:
 
 
 def _models_in(value: JSON) -> list[JSON]:
-    """List the values of all fields `model`, at any depth."""
+    """List the values of all fields `model`, at any depth. Some servers ignore the case of names."""
     if isinstance(value, list):
         return [name for item in value for name in _models_in(item)]
     if not isinstance(value, dict):
         return []
-    own = [value["model"]] if "model" in value else []
+    own = [item for name, item in value.items() if name.casefold() == "model"]
     return [*own, *(name for item in value.values() for name in _models_in(item))]

@@ -50,7 +50,7 @@ class Addressed(NamedTuple):
 
     def _with_parameter(self, parameter: str, value: str) -> str:
         parts = urlsplit(self.url)
-        query = [(name, other) for name, other in parse_qsl(parts.query) if name != parameter]
+        query = [(name, other) for name, other in parse_qsl(parts.query) if name.casefold() != parameter]
         return urlunsplit(parts._replace(query=urlencode([*query, (parameter, value)])))
 
     def results_url(self, http_exchange: HttpExchange, scheme: str, batch_id: str) -> str:
