@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 from contextlib import asynccontextmanager
 
 import pytest
@@ -138,6 +139,21 @@ async def test_refusal_of_the_upstream_reaches_the_client(given, status):
                 pass
         assert caught.value.response.status_code == status
         assert b"sk-upstream-secret" not in caught.value.response.body
+
+
+@run
+async def test_failure_of_the_key_command_is_only_in_the_log(caplog):
+    failing = [sys.executable, "-c", "import sys; sys.exit('vault.internal denied')"]
+    row = {"base_url": "http://127.0.0.1:9", "wire": "openai_chat", "key_command": failing}
+    async with realtime({"models": {"voice": {"upstream": "up"}}, "upstreams": {"up": row}}) as (gateway, _):
+        with pytest.raises(InvalidStatus) as caught:
+            async with socket_to(gateway):
+                pass
+        response = caught.value.response
+    assert response.status_code == 502
+    assert b"has no key" in response.body
+    assert b"vault" not in response.body + str(response.headers).encode()
+    assert "vault.internal denied" in caplog.text
 
 
 @run

@@ -22,8 +22,9 @@ from ...ir.pointer import JSON
 from ...ir.response import UpstreamError, Usage, add_usage
 from ...net.http.websocket_link import SocketLink, SocketRefused, open_link
 from ...net.model.endpoint_request import parse_or_raw, redact_secrets
+from ...net.model.key_command import KeyCommandError
 from ...stream.strict import parse_object
-from ..faults import RateLimited, as_gateway_fault, network_fault_of
+from ..faults import RateLimited, as_gateway_fault, key_fault_of, network_fault_of
 from ..keys import Caller, Limiter
 from ..request.routes import INGRESSES, AnswerRequest
 from ..routing.router import Target
@@ -128,6 +129,8 @@ class RealtimeRelay:
             raise UpstreamError(as_gateway_fault(fault, target.upstream.name)) from None
         except (TimeoutError, ConnectionError) as error:
             raise UpstreamError(network_fault_of(error, target.upstream.name, endpoint.origin)) from None
+        except KeyCommandError as error:
+            raise UpstreamError(key_fault_of(error, target.upstream.name)) from None
 
 
 class RealtimeSession:
