@@ -11,6 +11,7 @@ may therefore be executed again from its beginning; it continues where the store
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -153,3 +154,9 @@ def make_outcome(answer: Answer[Any]) -> SegmentOutcome:
         return SegmentOutcome("done", msgspec.to_builtins(answer.output))
     except TypeError:  # a type that only pydantic knows; its text is JSON
         return SegmentOutcome("done", answer.text)
+
+
+def without_surrogates(outcome: SegmentOutcome) -> SegmentOutcome:
+    """Replace lone surrogates by question marks. A model can write them, and neither a database nor a webhook can carry them."""
+    text = json.dumps(msgspec.to_builtins(outcome), ensure_ascii=False)
+    return msgspec.convert(json.loads(text.encode(errors="replace")), SegmentOutcome)

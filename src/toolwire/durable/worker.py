@@ -32,14 +32,22 @@ from typing import Any
 import dbos
 import msgspec
 
-from ..ir.errors import ConfigError, StoreError
+from ..ir.errors import ConfigError, EncodeError, StoreError
 from ..net.agent.agent import Agent
 from ..net.agent.answers import Answer
 from ..net.agent.checkpoints import load_run
 from ..run.calls.outcomes import find_transient
 from ..run.values.keys import canonical_json
 from ..run.values.records import RunConflict
-from .jobs import RUN_WORKFLOW, SCHEDULE_WORKFLOW, WEBHOOK_WORKFLOW, Job, SegmentOutcome, make_outcome
+from .jobs import (
+    RUN_WORKFLOW,
+    SCHEDULE_WORKFLOW,
+    WEBHOOK_WORKFLOW,
+    Job,
+    SegmentOutcome,
+    make_outcome,
+    without_surrogates,
+)
 from .queues import describe_error
 from .runs import DurableRuns
 from .take_over import WorkerRounds
@@ -52,6 +60,8 @@ _POLL = 1.0  # seconds between two rounds of a worker's tasks: three small queri
 _GRACE = 20.0  # seconds that runs may continue after a signal to stop; Kubernetes kills after 30 by default
 _MAX_FAILURES = 8  # temporary failures in a row, half an hour in total
 _FIRST_DELAY, _MAX_DELAY = 2.0, 600.0  # seconds after a temporary failure, doubled each time
+# The values themselves cannot be enqueued. Every other error may be the database's: those of DBOS and drivers are many.
+_PERMANENT = (ConfigError, EncodeError, msgspec.MsgspecError, RecursionError, TypeError, ValueError)
 _DRAIN_SECONDS = 5  # after the grace period: to cancel the runs that are left, and to enqueue their next segments
 
 
@@ -241,7 +251,7 @@ class RunWorker:
     def _execute_workflow(self, job: dict[str, Any]) -> dict[str, Any]:
         """Execute a segment, and return its outcome. It raises nothing: DBOS has no JSON form of exceptions."""
         segment = msgspec.convert(job, Job)
-        outcome = self._in_loop(self._execute(segment))
+        outcome = without_surrogates(self._in_loop(self._execute(segment)))
         if segment.webhook and outcome.state in ("done", "failed", "error", "waiting"):
             self._in_loop(self._until_reached(segment.run_id, enqueue_outcome, self._runs, segment, outcome))
         document: dict[str, Any] = msgspec.to_builtins(outcome)
@@ -292,8 +302,7 @@ class RunWorker:
         if is_fenced:
             return SegmentOutcome("interrupted")
         if self._is_stopping and isinstance(failure, asyncio.CancelledError):
-            await self._enqueue_next(job, job.next())
-            return SegmentOutcome("interrupted")
+            return await self._enqueue_next(job, job.next(), SegmentOutcome("interrupted"))
         return await self._retry_later(job, failure)
 
     async def _continue_run(self, job: Job) -> Answer[Any]:
@@ -346,13 +355,15 @@ class RunWorker:
             return SegmentOutcome("error", reason=reason)
         delay = min(_MAX_DELAY, _FIRST_DELAY * 2**job.failures) * random.uniform(0.75, 1.25)
         _log.warning("run %s is retried in %.0f seconds: %s", job.run_id, delay, reason)
-        await self._enqueue_next(job, job.next(failures=job.failures + 1), delay)
-        return SegmentOutcome("retried", reason=reason)
+        following = job.next(failures=job.failures + 1)
+        return await self._enqueue_next(job, following, SegmentOutcome("retried", reason=reason), delay)
 
-    async def _enqueue_next(self, job: Job, following: Job, delay: float = 0.0) -> None:
+    async def _enqueue_next(
+        self, job: Job, following: Job, outcome: SegmentOutcome, delay: float = 0.0
+    ) -> SegmentOutcome:
         """Enqueue the segment that follows, unless the run was cancelled or taken over.
 
-        This segment does not end before: without a successor the run would be lost. If this worker dies meanwhile, another
+        Return the outcome of this segment: `outcome`, or an error if the next segment can never be enqueued. This segment does not end before: without a successor the run would be lost. If this worker dies meanwhile, another
         one takes the segment over.
         """
 
@@ -360,18 +371,25 @@ class RunWorker:
             if self._rounds.is_in_progress(job.workflow_id, self.executor_id):
                 self._runs.enqueue_job(following, version=self.version, delay=delay)
 
-        await self._until_reached(job.run_id, enqueue)
+        reason = await self._until_reached(job.run_id, enqueue)
+        return SegmentOutcome("error", reason=reason) if reason else outcome
 
-    async def _until_reached(self, run_id: str, work: Callable[..., None], *arguments: Any) -> None:
-        """Perform work as soon as the database can be reached. Raise CancelledError once the worker has stopped."""
+    async def _until_reached(self, run_id: str, work: Callable[..., None], *arguments: Any) -> str:
+        """Perform work as soon as the database can be reached. Raise CancelledError once the worker has stopped.
+
+        Return an empty text, or the permanent error because of which the work can never be performed. It is logged.
+        """
         while not self._has_stopped:
             try:
                 await self._in_thread(work, *arguments)
-            except Exception as error:  # noqa: BLE001  # also of DBOS, whose errors are many
+            except _PERMANENT as error:
+                _log.error("run %s cannot be enqueued: %s", run_id, describe_error(error))
+                return describe_error(error)
+            except Exception as error:  # noqa: BLE001  # see `_PERMANENT`
                 _log.warning("run %s cannot be enqueued, trying again: %s", run_id, describe_error(error))
                 await asyncio.sleep(self._poll)
             else:
-                return
+                return ""
         raise asyncio.CancelledError
 
 
