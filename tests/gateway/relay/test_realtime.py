@@ -26,6 +26,7 @@ class Upstream:
         self.messages = []
         self.sockets = []
         self.status = None
+        self.answer = DONE
         self.url = ""
 
     async def serve(self, socket):
@@ -34,7 +35,7 @@ class Upstream:
         await socket.send(json.dumps({"type": "session.created", "event_id": "e", "session": {"type": "realtime"}}))
         async for message in socket:
             self.messages.append(message)
-            await socket.send(message if isinstance(message, bytes) else json.dumps(DONE))
+            await socket.send(message if isinstance(message, bytes) else json.dumps(self.answer))
 
     def refuse(self, connection, _request):
         if self.status is None:
@@ -227,6 +228,36 @@ async def test_limit_of_the_key_closes_the_session():
             await socket.recv()
         assert caught.value.rcvd.code == 1008
         assert "tokens per minute" in caught.value.rcvd.reason
+
+
+TRANSCRIBED = {
+    "event_id": "e",
+    "type": "conversation.item.input_audio_transcription.completed",
+    "transcript": 'say "usage":{"total_tokens":1} ' * 500,
+}
+
+
+@pytest.mark.parametrize(
+    ("usage", "charged"),
+    [
+        ({"type": "tokens", "total_tokens": 42, "input_tokens": 30, "output_tokens": 12}, (30, 12)),
+        ({"type": "duration", "seconds": 3}, None),
+    ],
+)
+@run
+async def test_transcription_is_charged_and_counts_as_a_request(usage, charged):
+    limit = {"requests_per_minute": 2} if charged is None else {"tokens_per_minute": 40}
+    async with realtime({"keys": {"me": {"hash": hash_key("sk-me"), **limit}}}) as (gateway, upstream):
+        upstream.answer = {**TRANSCRIBED, "usage": usage}
+        async with socket_to(gateway) as socket:
+            with pytest.raises(ConnectionClosed) as caught:
+                while True:
+                    await socket.recv()
+                    await socket.send("{}")
+        assert caught.value.rcvd.code == 1008
+        await recorded(gateway)
+        found = gateway.turns[0].usage
+        assert (found and (found.input, found.output)) == charged
 
 
 @run

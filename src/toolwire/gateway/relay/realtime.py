@@ -4,8 +4,8 @@
     a message of either side ──▶ the other side, which must read it before the next one is taken
     the end of either side ──▶ a close frame for the other side, with the same code
 
-Each response of the model counts as a request of the key, and its usage is charged at its end, so that a session that
-exceeds a limit is closed (1008). The browser's SDK sends its key as a subprotocol, because a page cannot set headers.
+Each response of the model and each transcription counts as a request of the key, and its usage is charged at its end, so
+that a session that exceeds a limit is closed (1008). The browser's SDK sends its key as a subprotocol, because a page cannot set headers.
 """
 
 from __future__ import annotations
@@ -47,6 +47,9 @@ REALTIME = RelayRoute(
 _KEY_PROTOCOL = "openai-insecure-api-key."
 _BETA_PROTOCOL = "openai-beta."
 _IDLE = 3600.0  # seconds without a message of either side; OpenAI ends every session after 60 minutes
+# Both run a model, and report its usage. A session for transcriptions has no responses.
+_CHARGED = ('"response.done"', '"conversation.item.input_audio_transcription.completed"')
+_TYPE_END = 1000  # characters, within which a message has its type
 _STOPPED = (1001, "the gateway is shutting down")
 _UNSENDABLE = (1005, 1006, 1015)  # codes that no close frame has (RFC 6455, 7.4.1)
 
@@ -217,11 +220,14 @@ class RealtimeSession:
                 return
             is_text = isinstance(message, str)
             await self._send({"type": "websocket.send", "text" if is_text else "bytes": message})
-            if is_text and '"response.done"' in message[:1000]:
+            if is_text and any(name in message[:_TYPE_END] for name in _CHARGED):
                 await self._charge(message)
 
     async def _charge(self, message: str) -> None:
-        """Charge a response that has ended, and count it as a request. Close the session if a limit is exceeded."""
+        """Charge a response or a transcription that has ended, and count it as a request.
+
+        Close the session if a limit is exceeded.
+        """
         scan = UsageScan()
         scan.feed(message.encode())
         usage = scan.find()
