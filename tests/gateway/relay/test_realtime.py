@@ -27,6 +27,8 @@ class Upstream:
         self.sockets = []
         self.status = None
         self.answer = DONE
+        self.refusals = 0
+        self.keys = []
         self.url = ""
 
     async def serve(self, socket):
@@ -37,10 +39,13 @@ class Upstream:
             self.messages.append(message)
             await socket.send(message if isinstance(message, bytes) else json.dumps(self.answer))
 
-    def refuse(self, connection, _request):
-        if self.status is None:
+    def refuse(self, connection, request):
+        key = request.headers["authorization"]
+        self.keys.append(key)
+        status = 401 if len(self.keys) <= self.refusals else self.status
+        if status is None:
             return None
-        response = connection.respond(self.status, json.dumps({"error": {"message": "no sk-upstream-secret here"}}))
+        response = connection.respond(status, json.dumps({"error": {"message": f"no sk-upstream-secret, no {key}"}}))
         response.headers["retry-after"] = "7"
         return response
 
@@ -61,6 +66,17 @@ async def realtime(more=None, **options):
         }
         async with serving(settings, environment={"KEY": "sk-upstream-secret"}) as gateway:
             yield gateway, upstream
+
+
+def numbered_keys(path):
+    """A command that prints `key-number-1-…`, then `key-number-2-…`, and so on."""
+    code = (
+        "import sys, pathlib\n"
+        "log = pathlib.Path(sys.argv[1])\n"
+        "log.write_text((log.read_text() if log.exists() else '') + 'x')\n"
+        "print(f'key-number-{len(log.read_text())}-0123456789')\n"
+    )
+    return [sys.executable, "-c", code, str(path)]
 
 
 def socket_to(gateway, key="sk-me", query="model=voice", **options):
@@ -140,6 +156,40 @@ async def test_refusal_of_the_upstream_reaches_the_client(given, status):
                 pass
         assert caught.value.response.status_code == status
         assert b"sk-upstream-secret" not in caught.value.response.body
+
+
+@run
+async def test_keys_of_the_gateway_are_removed_from_messages_and_close_reasons():
+    error = {"type": "error", "error": {"message": "invalid key sk-upstream-secret"}}
+    async with realtime() as (gateway, upstream), socket_to(gateway) as socket:
+        await socket.recv()
+        upstream.answer = error
+        await socket.send("{}")
+        assert json.loads(await socket.recv()) == {"type": "error", "error": {"message": "invalid key [key]"}}
+        await upstream.sockets[0].close(4001, "Bearer sk-upstream-secret is invalid")
+        with pytest.raises(ConnectionClosed) as caught:
+            await socket.recv()
+        assert caught.value.rcvd.reason == "Bearer [key] is invalid"
+
+
+@pytest.mark.parametrize(("refusals", "is_open"), [(1, True), (2, False)])
+@run
+async def test_refused_key_of_a_command_is_renewed_once(tmp_path, refusals, is_open):
+    async with realtime() as (_, upstream):
+        upstream.refusals = refusals
+        row = {"base_url": upstream.url, "wire": "openai_chat", "key_command": numbered_keys(tmp_path / "keys")}
+        settings = {"upstreams": {"up": row}, "models": {"voice": {"upstream": "up"}}, "keys": KEYS}
+        async with serving(settings) as gateway:
+            if is_open:
+                async with socket_to(gateway) as socket:
+                    await socket.recv()
+            else:
+                with pytest.raises(InvalidStatus) as caught:
+                    async with socket_to(gateway):
+                        pass
+                assert caught.value.response.status_code == 502
+                assert b"key-number" not in caught.value.response.body
+    assert upstream.keys == ["Bearer key-number-1-0123456789", "Bearer key-number-2-0123456789"]
 
 
 @run

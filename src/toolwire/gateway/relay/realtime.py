@@ -11,7 +11,7 @@ that a session that exceeds a limit is closed (1008). The browser's SDK sends it
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from time import perf_counter
 from typing import Any
 
@@ -21,7 +21,7 @@ from ...ir.errors import ToolwireError
 from ...ir.pointer import JSON
 from ...ir.response import UpstreamError, Usage, add_usage
 from ...net.http.websocket_link import SocketLink, SocketRefused, open_link
-from ...net.model.endpoint_request import parse_or_raw, redact_secrets
+from ...net.model.endpoint_request import parse_or_raw, redact_secrets, redact_text
 from ...net.model.key_command import KeyCommandError
 from ...stream.strict import parse_object
 from ..faults import RateLimited, as_gateway_fault, key_fault_of, network_fault_of
@@ -121,11 +121,9 @@ class RealtimeRelay:
         address = address_of(request.route, target, query, exchange.headers)
         url = address.with_model(target.model) if request.model else address.url
         fields = {name: value for name, value in address.headers.items() if name not in ("content-type", "accept")}
-        connector = self._transports.of(target.upstream.name, target.upstream.row).connector
         offered = ["realtime"] if "realtime" in (request.scope.get("subprotocols") or ()) else []
         try:
-            secrets = await endpoint.authorise("GET", url, fields, b"")
-            return await open_link(connector, url, {**fields, **secrets}, offered, target.upstream.row.first_event)
+            return await self._connect(target, url, fields, offered)
         except SocketRefused as error:
             fault = endpoint.wire.decode_error(error.status, parse_or_raw(error.body), dict(error.headers))
             fault = redact_secrets(endpoint.known_secrets, fault)
@@ -135,6 +133,19 @@ class RealtimeRelay:
         except KeyCommandError as error:
             raise UpstreamError(key_fault_of(error, target.upstream.name)) from None
 
+    async def _connect(self, target: Target, url: str, fields: Mapping[str, str], offered: Sequence[str]) -> SocketLink:
+        """Make the handshake, again with a new key if a key of a command, or of AWS, is refused."""
+        endpoint, row = target.endpoint, target.upstream.row
+        connector = self._transports.of(target.upstream.name, row).connector
+        secrets = await endpoint.authorise("GET", url, fields, b"")
+        try:
+            return await open_link(connector, url, {**fields, **secrets}, offered, row.first_event)
+        except SocketRefused as error:
+            if not endpoint.drop_key(error.status, secrets):
+                raise
+        secrets = await endpoint.authorise("GET", url, fields, b"")
+        return await open_link(connector, url, {**fields, **secrets}, offered, row.first_event)
+
 
 class RealtimeSession:
     """One session, from the accepted handshake to the end of either side."""
@@ -143,6 +154,7 @@ class RealtimeSession:
         self.usage: Usage | None = None
         self._caller: Caller = request.caller
         self._target = target
+        self._secrets = target.endpoint.known_secrets  # some servers repeat an invalid key in an error
         self._link = link
         self._limiter = limiter
         receive, send = request.scope[SOCKET]
@@ -216,9 +228,10 @@ class RealtimeSession:
             message = await self._within_idle(self._link.receive())
             if message is None:
                 code = self._link.close_code
-                self.close(1011 if code in _UNSENDABLE else code, self._link.close_reason)
+                self.close(1011 if code in _UNSENDABLE else code, redact_text(self._secrets, self._link.close_reason))
                 return
             is_text = isinstance(message, str)
+            message = redact_text(self._secrets, message) if is_text else message
             await self._send({"type": "websocket.send", "text" if is_text else "bytes": message})
             if is_text and any(name in message[:_TYPE_END] for name in _CHARGED):
                 await self._charge(message)
