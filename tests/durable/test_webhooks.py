@@ -12,7 +12,7 @@ from sqlalchemy.exc import OperationalError
 
 from toolwire import Agent
 from toolwire.durable import RunWorker
-from toolwire.durable.jobs import SegmentOutcome, without_surrogates
+from toolwire.durable.jobs import SegmentOutcome
 from toolwire.durable.webhooks import WebhookAttempt, WebhookSender, enqueue_next_attempt
 from toolwire.ir.errors import ConfigError, StoreError
 from toolwire.testing import ScriptedModel
@@ -73,7 +73,7 @@ def test_reason_with_a_lone_surrogate_is_posted(runs, start_worker, tmp_path):
 
 def test_lone_surrogates_of_an_outcome_are_replaced(url):
     outcome = SegmentOutcome("done", {"a\ud800": ["\udc00ü\U0001f600", 1.5, None, "\0"]})
-    assert without_surrogates(outcome) == SegmentOutcome("done", {"a?": ["?ü\U0001f600", 1.5, None, "\0"]})
+    assert outcome.without_surrogates() == SegmentOutcome("done", {"a?": ["?ü\U0001f600", 1.5, None, "\0"]})
 
 
 @pytest.mark.parametrize("error", [ConfigError("no"), ValueError("no"), TypeError("no"), RecursionError("no")])

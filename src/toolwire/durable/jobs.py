@@ -76,6 +76,11 @@ class SegmentOutcome(Value, frozen=True):
     output: Any = None
     reason: str = ""
 
+    def without_surrogates(self) -> SegmentOutcome:
+        """Replace lone surrogates by question marks. A model can write them, and no database and no webhook can carry them."""
+        text = json.dumps(msgspec.to_builtins(self), ensure_ascii=False)
+        return msgspec.convert(json.loads(text.encode(errors="replace")), SegmentOutcome)
+
 
 class RunReport(Value, frozen=True):
     """A durable run as it is now.
@@ -154,9 +159,3 @@ def make_outcome(answer: Answer[Any]) -> SegmentOutcome:
         return SegmentOutcome("done", msgspec.to_builtins(answer.output))
     except TypeError:  # a type that only pydantic knows; its text is JSON
         return SegmentOutcome("done", answer.text)
-
-
-def without_surrogates(outcome: SegmentOutcome) -> SegmentOutcome:
-    """Replace lone surrogates by question marks. A model can write them, and neither a database nor a webhook can carry them."""
-    text = json.dumps(msgspec.to_builtins(outcome), ensure_ascii=False)
-    return msgspec.convert(json.loads(text.encode(errors="replace")), SegmentOutcome)

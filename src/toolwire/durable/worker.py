@@ -39,15 +39,7 @@ from ..net.agent.checkpoints import load_run
 from ..run.calls.outcomes import find_transient
 from ..run.values.keys import canonical_json
 from ..run.values.records import RunConflict
-from .jobs import (
-    RUN_WORKFLOW,
-    SCHEDULE_WORKFLOW,
-    WEBHOOK_WORKFLOW,
-    Job,
-    SegmentOutcome,
-    make_outcome,
-    without_surrogates,
-)
+from .jobs import RUN_WORKFLOW, SCHEDULE_WORKFLOW, WEBHOOK_WORKFLOW, Job, SegmentOutcome, make_outcome
 from .queues import describe_error
 from .runs import DurableRuns
 from .take_over import WorkerRounds
@@ -251,11 +243,10 @@ class RunWorker:
     def _execute_workflow(self, job: dict[str, Any]) -> dict[str, Any]:
         """Execute a segment, and return its outcome. It raises nothing: DBOS has no JSON form of exceptions."""
         segment = msgspec.convert(job, Job)
-        outcome = without_surrogates(self._in_loop(self._execute(segment)))
+        outcome: SegmentOutcome = self._in_loop(self._execute(segment)).without_surrogates()
         if segment.webhook and outcome.state in ("done", "failed", "error", "waiting"):
             self._in_loop(self._until_reached(segment.run_id, enqueue_outcome, self._runs, segment, outcome))
-        document: dict[str, Any] = msgspec.to_builtins(outcome)
-        return document
+        return dict(msgspec.to_builtins(outcome))
 
     def _in_loop(self, work: Any) -> Any:
         assert self._loop is not None
@@ -302,7 +293,7 @@ class RunWorker:
         if is_fenced:
             return SegmentOutcome("interrupted")
         if self._is_stopping and isinstance(failure, asyncio.CancelledError):
-            return await self._enqueue_next(job, job.next(), SegmentOutcome("interrupted"))
+            return await self._enqueue_next(job, SegmentOutcome("interrupted"), 0, 0.0)
         return await self._retry_later(job, failure)
 
     async def _continue_run(self, job: Job) -> Answer[Any]:
@@ -355,12 +346,9 @@ class RunWorker:
             return SegmentOutcome("error", reason=reason)
         delay = min(_MAX_DELAY, _FIRST_DELAY * 2**job.failures) * random.uniform(0.75, 1.25)
         _log.warning("run %s is retried in %.0f seconds: %s", job.run_id, delay, reason)
-        following = job.next(failures=job.failures + 1)
-        return await self._enqueue_next(job, following, SegmentOutcome("retried", reason=reason), delay)
+        return await self._enqueue_next(job, SegmentOutcome("retried", reason=reason), job.failures + 1, delay)
 
-    async def _enqueue_next(
-        self, job: Job, following: Job, outcome: SegmentOutcome, delay: float = 0.0
-    ) -> SegmentOutcome:
+    async def _enqueue_next(self, job: Job, outcome: SegmentOutcome, failures: int, delay: float) -> SegmentOutcome:
         """Enqueue the segment that follows, unless the run was cancelled or taken over.
 
         Return the outcome of this segment: `outcome`, or an error if the next segment can never be enqueued. This segment does not end before: without a successor the run would be lost. If this worker dies meanwhile, another
@@ -369,15 +357,15 @@ class RunWorker:
 
         def enqueue() -> None:
             if self._rounds.is_in_progress(job.workflow_id, self.executor_id):
-                self._runs.enqueue_job(following, version=self.version, delay=delay)
+                self._runs.enqueue_job(job.next(failures=failures), version=self.version, delay=delay)
 
         reason = await self._until_reached(job.run_id, enqueue)
         return SegmentOutcome("error", reason=reason) if reason else outcome
 
     async def _until_reached(self, run_id: str, work: Callable[..., None], *arguments: Any) -> str:
-        """Perform work as soon as the database can be reached. Raise CancelledError once the worker has stopped.
+        """Perform work as soon as the database can be reached, and return an empty text, or log and return a permanent error.
 
-        Return an empty text, or the permanent error because of which the work can never be performed. It is logged.
+        Raise CancelledError once the worker has stopped.
         """
         while not self._has_stopped:
             try:
