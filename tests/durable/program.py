@@ -17,6 +17,7 @@ _FAILURES = {
     "temporary": ConnectionError("reset"),
     "cancelled": asyncio.CancelledError(),  # of something in the run
     "permanent": ValueError("no such model"),
+    "surrogate": ValueError("no model a\ud800ü"),
 }
 TURNS = 2
 LEASE = 1.0  # seconds; as short as a loaded machine allows, since a renewal must come in time

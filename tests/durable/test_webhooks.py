@@ -8,9 +8,14 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
+from toolwire import Agent
+from toolwire.durable import RunWorker
+from toolwire.durable.jobs import SegmentOutcome
 from toolwire.durable.webhooks import WebhookAttempt, WebhookSender, enqueue_next_attempt
-from toolwire.ir.errors import ConfigError
+from toolwire.ir.errors import ConfigError, StoreError
+from toolwire.testing import ScriptedModel
 from waiting import SAFETY, wait_until
 
 SECRET = "whsec_plJ3nmyCDGBKInavdOK15jsl"
@@ -53,6 +58,52 @@ def test_end_of_a_run_is_posted_again_after_a_failure(runs, start_worker):
     assert [(headers["idempotency-key"], json.loads(body)) for headers, body in received] == [
         (f"{run_id}:1", ended)
     ] * 3
+
+
+def test_reason_with_a_lone_surrogate_is_posted(runs, start_worker, tmp_path):
+    (tmp_path / "failure").write_text("surrogate")
+    with receiver([200]) as (url, received):
+        run_id = runs.enqueue("notes", "Note.", webhook=url)
+        start_worker()
+        report = runs.wait(run_id, SAFETY)
+        assert (report.status, report.reason) == ("failed", "ValueError: no model a?ü")
+        wait_until(lambda: received, 0.1)
+    assert json.loads(received[0][1])["reason"] == report.reason
+
+
+def test_lone_surrogates_of_an_outcome_are_replaced(url):
+    outcome = SegmentOutcome("done", {"a\ud800": ["\udc00ü\U0001f600", 1.5, None, "\0"]})
+    assert outcome.without_surrogates() == SegmentOutcome("done", {"a?": ["?ü\U0001f600", 1.5, None, "\0"]})
+
+
+@pytest.mark.parametrize("error", [ConfigError("no"), ValueError("no"), TypeError("no"), RecursionError("no")])
+def test_permanent_error_is_not_retried(runs, caplog, error):
+    attempts = []
+
+    def fail():
+        attempts.append(1)
+        raise error
+
+    worker = RunWorker(runs, [Agent(ScriptedModel([]), name="a", store=runs.store)])
+    reason = asyncio.run(worker._until_reached("run-1", fail))
+    assert (reason, len(attempts)) == (f"{type(error).__name__}: no", 1)
+    assert "run run-1 cannot be enqueued" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "error", [StoreError("away"), ConnectionResetError("away"), OperationalError("", {}, OSError())]
+)
+def test_error_of_the_database_is_retried(runs, error):
+    attempts = []
+
+    def fail_once():
+        attempts.append(1)
+        if len(attempts) == 1:
+            raise error
+
+    worker = RunWorker(runs, [Agent(ScriptedModel([]), name="a", store=runs.store)], poll=0.001)
+    assert asyncio.run(worker._until_reached("run-1", fail_once)) == ""
+    assert len(attempts) == 2
 
 
 def test_receiver_that_does_not_answer_delays_no_run(runs, start_worker):

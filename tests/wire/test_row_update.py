@@ -67,6 +67,20 @@ def test_every_built_in_row_is_an_entry_without_a_difference(name):
     assert list(compare_rows(None, found)) == []
 
 
+@pytest.mark.parametrize(
+    ("vendor", "field", "value"),
+    [
+        ("groq", "headers", {"x-team": "a"}),
+        ("groq", "variables", {"project": ["OPENAI_API_KEY"]}),
+        ("groq", "location", "eu"),
+        ("bedrock", "signing_name", "sts"),
+    ],
+)
+def test_fields_that_send_secrets_elsewhere_are_marked(vendor, field, value):
+    changes = {change.field: change for change in compare_rows(None, update({"name": vendor, field: value}))}
+    assert changes[field].moves_keys
+
+
 def test_differences_show_where_keys_are_sent():
     before = update({"name": "groq", "wire": "openai_responses"}, models=[MODEL])
     after = update({"name": "groq", "regional_urls": ["https://eu.groq.example"]}, NEW_VENDOR)

@@ -11,6 +11,7 @@ may therefore be executed again from its beginning; it continues where the store
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -74,6 +75,11 @@ class SegmentOutcome(Value, frozen=True):
     state: SegmentState
     output: Any = None
     reason: str = ""
+
+    def without_surrogates(self) -> SegmentOutcome:
+        """Replace lone surrogates by question marks. A model can write them, and no database and no webhook can carry them."""
+        text = json.dumps(msgspec.to_builtins(self), ensure_ascii=False)
+        return msgspec.convert(json.loads(text.encode(errors="replace")), SegmentOutcome)
 
 
 class RunReport(Value, frozen=True):

@@ -32,7 +32,7 @@ from typing import Any
 import dbos
 import msgspec
 
-from ..ir.errors import ConfigError, StoreError
+from ..ir.errors import ConfigError, EncodeError, StoreError
 from ..net.agent.agent import Agent
 from ..net.agent.answers import Answer
 from ..net.agent.checkpoints import load_run
@@ -52,6 +52,8 @@ _POLL = 1.0  # seconds between two rounds of a worker's tasks: three small queri
 _GRACE = 20.0  # seconds that runs may continue after a signal to stop; Kubernetes kills after 30 by default
 _MAX_FAILURES = 8  # temporary failures in a row, half an hour in total
 _FIRST_DELAY, _MAX_DELAY = 2.0, 600.0  # seconds after a temporary failure, doubled each time
+# The values themselves cannot be enqueued. Every other error may be the database's: those of DBOS and drivers are many.
+_PERMANENT = (ConfigError, EncodeError, msgspec.MsgspecError, RecursionError, TypeError, ValueError)
 _DRAIN_SECONDS = 5  # after the grace period: to cancel the runs that are left, and to enqueue their next segments
 
 
@@ -241,11 +243,10 @@ class RunWorker:
     def _execute_workflow(self, job: dict[str, Any]) -> dict[str, Any]:
         """Execute a segment, and return its outcome. It raises nothing: DBOS has no JSON form of exceptions."""
         segment = msgspec.convert(job, Job)
-        outcome = self._in_loop(self._execute(segment))
+        outcome: SegmentOutcome = self._in_loop(self._execute(segment)).without_surrogates()
         if segment.webhook and outcome.state in ("done", "failed", "error", "waiting"):
             self._in_loop(self._until_reached(segment.run_id, enqueue_outcome, self._runs, segment, outcome))
-        document: dict[str, Any] = msgspec.to_builtins(outcome)
-        return document
+        return dict(msgspec.to_builtins(outcome))
 
     def _in_loop(self, work: Any) -> Any:
         assert self._loop is not None
@@ -292,8 +293,7 @@ class RunWorker:
         if is_fenced:
             return SegmentOutcome("interrupted")
         if self._is_stopping and isinstance(failure, asyncio.CancelledError):
-            await self._enqueue_next(job, job.next())
-            return SegmentOutcome("interrupted")
+            return await self._enqueue_next(job, SegmentOutcome("interrupted"), 0, 0.0)
         return await self._retry_later(job, failure)
 
     async def _continue_run(self, job: Job) -> Answer[Any]:
@@ -346,32 +346,38 @@ class RunWorker:
             return SegmentOutcome("error", reason=reason)
         delay = min(_MAX_DELAY, _FIRST_DELAY * 2**job.failures) * random.uniform(0.75, 1.25)
         _log.warning("run %s is retried in %.0f seconds: %s", job.run_id, delay, reason)
-        await self._enqueue_next(job, job.next(failures=job.failures + 1), delay)
-        return SegmentOutcome("retried", reason=reason)
+        return await self._enqueue_next(job, SegmentOutcome("retried", reason=reason), job.failures + 1, delay)
 
-    async def _enqueue_next(self, job: Job, following: Job, delay: float = 0.0) -> None:
+    async def _enqueue_next(self, job: Job, outcome: SegmentOutcome, failures: int, delay: float) -> SegmentOutcome:
         """Enqueue the segment that follows, unless the run was cancelled or taken over.
 
-        This segment does not end before: without a successor the run would be lost. If this worker dies meanwhile, another
+        Return the outcome of this segment: `outcome`, or an error if the next segment can never be enqueued. This segment does not end before: without a successor the run would be lost. If this worker dies meanwhile, another
         one takes the segment over.
         """
 
         def enqueue() -> None:
             if self._rounds.is_in_progress(job.workflow_id, self.executor_id):
-                self._runs.enqueue_job(following, version=self.version, delay=delay)
+                self._runs.enqueue_job(job.next(failures=failures), version=self.version, delay=delay)
 
-        await self._until_reached(job.run_id, enqueue)
+        reason = await self._until_reached(job.run_id, enqueue)
+        return SegmentOutcome("error", reason=reason) if reason else outcome
 
-    async def _until_reached(self, run_id: str, work: Callable[..., None], *arguments: Any) -> None:
-        """Perform work as soon as the database can be reached. Raise CancelledError once the worker has stopped."""
+    async def _until_reached(self, run_id: str, work: Callable[..., None], *arguments: Any) -> str:
+        """Perform work as soon as the database can be reached, and return an empty text, or log and return a permanent error.
+
+        Raise CancelledError once the worker has stopped.
+        """
         while not self._has_stopped:
             try:
                 await self._in_thread(work, *arguments)
-            except Exception as error:  # noqa: BLE001  # also of DBOS, whose errors are many
+            except _PERMANENT as error:
+                _log.error("run %s cannot be enqueued: %s", run_id, describe_error(error))
+                return describe_error(error)
+            except Exception as error:  # noqa: BLE001  # see `_PERMANENT`
                 _log.warning("run %s cannot be enqueued, trying again: %s", run_id, describe_error(error))
                 await asyncio.sleep(self._poll)
             else:
-                return
+                return ""
         raise asyncio.CancelledError
 
 

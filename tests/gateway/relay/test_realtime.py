@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 from contextlib import asynccontextmanager
 
 import pytest
@@ -25,6 +26,9 @@ class Upstream:
         self.messages = []
         self.sockets = []
         self.status = None
+        self.answer = DONE
+        self.refusals = 0
+        self.keys = []
         self.url = ""
 
     async def serve(self, socket):
@@ -33,12 +37,15 @@ class Upstream:
         await socket.send(json.dumps({"type": "session.created", "event_id": "e", "session": {"type": "realtime"}}))
         async for message in socket:
             self.messages.append(message)
-            await socket.send(message if isinstance(message, bytes) else json.dumps(DONE))
+            await socket.send(message if isinstance(message, bytes) else json.dumps(self.answer))
 
-    def refuse(self, connection, _request):
-        if self.status is None:
+    def refuse(self, connection, request):
+        key = request.headers["authorization"]
+        self.keys.append(key)
+        status = 401 if len(self.keys) <= self.refusals else self.status
+        if status is None:
             return None
-        response = connection.respond(self.status, json.dumps({"error": {"message": "no sk-upstream-secret here"}}))
+        response = connection.respond(status, json.dumps({"error": {"message": f"no sk-upstream-secret, no {key}"}}))
         response.headers["retry-after"] = "7"
         return response
 
@@ -59,6 +66,17 @@ async def realtime(more=None, **options):
         }
         async with serving(settings, environment={"KEY": "sk-upstream-secret"}) as gateway:
             yield gateway, upstream
+
+
+def numbered_keys(path):
+    """A command that prints `key-number-1-…`, then `key-number-2-…`, and so on."""
+    code = (
+        "import sys, pathlib\n"
+        "log = pathlib.Path(sys.argv[1])\n"
+        "log.write_text((log.read_text() if log.exists() else '') + 'x')\n"
+        "print(f'key-number-{len(log.read_text())}-0123456789')\n"
+    )
+    return [sys.executable, "-c", code, str(path)]
 
 
 def socket_to(gateway, key="sk-me", query="model=voice", **options):
@@ -141,6 +159,55 @@ async def test_refusal_of_the_upstream_reaches_the_client(given, status):
 
 
 @run
+async def test_keys_of_the_gateway_are_removed_from_messages_and_close_reasons():
+    error = {"type": "error", "error": {"message": "invalid key sk-upstream-secret"}}
+    async with realtime() as (gateway, upstream), socket_to(gateway) as socket:
+        await socket.recv()
+        upstream.answer = error
+        await socket.send("{}")
+        assert json.loads(await socket.recv()) == {"type": "error", "error": {"message": "invalid key [key]"}}
+        await upstream.sockets[0].close(4001, "Bearer sk-upstream-secret is invalid")
+        with pytest.raises(ConnectionClosed) as caught:
+            await socket.recv()
+        assert caught.value.rcvd.reason == "Bearer [key] is invalid"
+
+
+@pytest.mark.parametrize(("refusals", "is_open"), [(1, True), (2, False)])
+@run
+async def test_refused_key_of_a_command_is_renewed_once(tmp_path, refusals, is_open):
+    async with realtime() as (_, upstream):
+        upstream.refusals = refusals
+        row = {"base_url": upstream.url, "wire": "openai_chat", "key_command": numbered_keys(tmp_path / "keys")}
+        settings = {"upstreams": {"up": row}, "models": {"voice": {"upstream": "up"}}, "keys": KEYS}
+        async with serving(settings) as gateway:
+            if is_open:
+                async with socket_to(gateway) as socket:
+                    await socket.recv()
+            else:
+                with pytest.raises(InvalidStatus) as caught:
+                    async with socket_to(gateway):
+                        pass
+                assert caught.value.response.status_code == 502
+                assert b"key-number" not in caught.value.response.body
+    assert upstream.keys == ["Bearer key-number-1-0123456789", "Bearer key-number-2-0123456789"]
+
+
+@run
+async def test_failure_of_the_key_command_is_only_in_the_log(caplog):
+    failing = [sys.executable, "-c", "import sys; sys.exit('vault.internal denied')"]
+    row = {"base_url": "http://127.0.0.1:9", "wire": "openai_chat", "key_command": failing}
+    async with realtime({"models": {"voice": {"upstream": "up"}}, "upstreams": {"up": row}}) as (gateway, _):
+        with pytest.raises(InvalidStatus) as caught:
+            async with socket_to(gateway):
+                pass
+        response = caught.value.response
+    assert response.status_code == 502
+    assert b"has no key" in response.body
+    assert b"vault" not in response.body + str(response.headers).encode()
+    assert "vault.internal denied" in caplog.text
+
+
+@run
 async def test_upstream_that_is_down_is_a_refusal():
     async with realtime({"models": {"voice": {"upstream": "down"}}, "upstreams": {"down": _down()}}) as (gateway, _):
         with pytest.raises(InvalidStatus) as caught:
@@ -213,6 +280,36 @@ async def test_limit_of_the_key_closes_the_session():
         assert "tokens per minute" in caught.value.rcvd.reason
 
 
+TRANSCRIBED = {
+    "event_id": "e",
+    "type": "conversation.item.input_audio_transcription.completed",
+    "transcript": 'say "usage":{"total_tokens":1} ' * 500,
+}
+
+
+@pytest.mark.parametrize(
+    ("usage", "charged"),
+    [
+        ({"type": "tokens", "total_tokens": 42, "input_tokens": 30, "output_tokens": 12}, (30, 12)),
+        ({"type": "duration", "seconds": 3}, None),
+    ],
+)
+@run
+async def test_transcription_is_charged_and_counts_as_a_request(usage, charged):
+    limit = {"requests_per_minute": 2} if charged is None else {"tokens_per_minute": 40}
+    async with realtime({"keys": {"me": {"hash": hash_key("sk-me"), **limit}}}) as (gateway, upstream):
+        upstream.answer = {**TRANSCRIBED, "usage": usage}
+        async with socket_to(gateway) as socket:
+            with pytest.raises(ConnectionClosed) as caught:
+                while True:
+                    await socket.recv()
+                    await socket.send("{}")
+        assert caught.value.rcvd.code == 1008
+        await recorded(gateway)
+        found = gateway.turns[0].usage
+        assert (found and (found.input, found.output)) == charged
+
+
 @run
 async def test_key_for_some_models_cannot_choose_another_in_the_session():
     update = {"type": "session.update", "session": {"audio": {"input": {"transcription": {"model": "whisper-1"}}}}}
@@ -225,6 +322,32 @@ async def test_key_for_some_models_cannot_choose_another_in_the_session():
             await socket.recv()
         assert caught.value.rcvd.code == 1008
         assert len(upstream.messages) == 1
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        r'{"type":"session.update","session":{"mod\u0065l":"other"}}',
+        '{"session":{"Model":"other"}}',
+        '{"session":{"MODEL":"other"}}',
+        '{"model":"voice","model":"other"}',
+        '{"session":[{"model":"other"}]',
+        b'{"model":"other"}',
+        '{"model":"other"}'.encode("utf-16"),
+    ],
+)
+@run
+async def test_key_for_some_models_cannot_hide_the_name_of_another(message):
+    async with realtime() as (gateway, upstream), socket_to(gateway, "sk-small") as socket:
+        await socket.recv()
+        harmless = r'{"type":"conversation.item.create","item":{"text":"a \"b\""}}'
+        await socket.send(harmless)
+        await socket.recv()
+        await socket.send(message)
+        with pytest.raises(ConnectionClosed) as caught:
+            await socket.recv()
+        assert caught.value.rcvd.code == 1008
+        assert upstream.messages == [harmless]
 
 
 @run

@@ -158,6 +158,34 @@ async def test_further_paths_are_those_of_the_settings():
             assert (await post(gateway.url, path, {"model": "openai_chat/m"}))[0] == 404
 
 
+@pytest.mark.parametrize(
+    ("path", "headers", "wire", "expected"),
+    [
+        ("/v1beta/models/imagen-4:predict", {}, "gemini", "/v1beta/models/imagen-4:predict"),
+        ("/v1/models/imagen-4:predict", {"x-goog-api-key": "x"}, "gemini", "/v1/models/imagen-4:predict"),
+        ("/v1x/ocr", {}, "openai_chat", "/v1x/ocr"),
+        ("/v1/skills", {"anthropic-version": "2023-06-01"}, "anthropic", "/v1/skills"),
+    ],
+)
+@run
+async def test_version_of_a_further_path_is_kept(path, headers, wire, expected):
+    more = {"relay": {"paths": ["POST /v1*"]}}
+    async with relaying(lambda received: document({"path": received.path}), (wire,), more) as (gateway, _):
+        status, _, data = await post(gateway.url, path, {"instances": []}, headers)
+        assert (status, json.loads(data)) == (200, {"path": expected})
+
+
+@run
+async def test_key_for_some_models_cannot_use_further_paths():
+    more = {"relay": {"paths": ["POST /v1*"]}, "keys": {"small": {"hash": hash_key("sk-small"), "models": ["m"]}}}
+    async with relaying(lambda _: document({}), ("openai_chat", "gemini"), more) as (gateway, upstream):
+        for path in ("/v1/ocr?model=other", "/v1beta/models/other:predict"):
+            body = {"model": "m"}
+            status, _, _ = await post(gateway.url, path, body, {"authorization": "Bearer sk-small"})
+            assert status == 403
+        assert upstream.requests == []
+
+
 @run
 async def test_relay_can_be_disabled():
     async with relaying(lambda _: document(EMBEDDINGS), more={"relay": {"enabled": False}}) as (gateway, upstream):

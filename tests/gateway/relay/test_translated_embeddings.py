@@ -1,6 +1,7 @@
 """Embeddings of official clients in front of upstreams of every wire."""
 
 import json
+import threading
 
 import pytest
 from google import genai
@@ -9,8 +10,9 @@ from openai import AsyncOpenAI
 from gateway_client import post
 from hostile import run
 from relay_upstream import document, relaying
+from toolwire.gateway.relay import upstream_form
 from toolwire.ir.response import Usage
-from toolwire.wire.embeddings import EmbeddingRequest, Embeddings, encode_embeddings
+from toolwire.wire.embeddings import EmbeddingRequest, Embeddings, decode_embeddings, encode_embeddings
 
 WIRES = ("openai_chat", "gemini", "ollama")
 VECTORS = ((0.25, -1.5), (1.0, 2.0))
@@ -71,13 +73,38 @@ async def test_losses_are_counted_and_can_be_refused():
 
 
 @pytest.mark.parametrize(
-    "answer", [{"embeddings": []}, {"embeddings": [[1.0]]}, {"error": "x"}, {"embeddings": [["x"], [1]]}]
+    "answer",
+    [
+        {"embeddings": []},
+        {"embeddings": [[1.0]]},
+        {"embeddings": [[1.0] * 20_000]},
+        {"error": "x"},
+        {"embeddings": [["x"], [1]]},
+    ],
 )
 @run
 async def test_wrong_answer_of_the_upstream_is_an_error(answer):
     async with relaying(lambda _: document(answer), ("ollama",), models("ollama")) as (gateway, _):
         status, _, data = await post(gateway.url, "/v1/embeddings", {"model": "embed", "input": ["a", "b"]})
         assert status == 502 and "error" in json.loads(data)
+
+
+@pytest.mark.parametrize(("numbers", "in_loop"), [(10, True), (20_000, False)])
+@run
+async def test_large_answer_is_translated_outside_the_event_loop(monkeypatch, numbers, in_loop):
+    threads = []
+
+    def decode(wire, answer):
+        threads.append(threading.get_ident())
+        return decode_embeddings(wire, answer)
+
+    monkeypatch.setattr(upstream_form, "decode_embeddings", decode)
+    vectors = [[0.25] * numbers, [0.5] * numbers]
+    async with relaying(lambda _: document({"embeddings": vectors}), ("ollama",), models("ollama")) as (gateway, _):
+        status, _, data = await post(gateway.url, "/v1/embeddings", {"model": "embed", "input": ["a", "b"]})
+    assert status == 200
+    assert [item["embedding"] for item in json.loads(data)["data"]] == vectors
+    assert [thread == threading.get_ident() for thread in threads] == [in_loop]
 
 
 @run

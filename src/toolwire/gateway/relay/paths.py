@@ -28,7 +28,7 @@ class RelayPath(Struct, frozen=True):
 
     wires: tuple[str, ...] = _OPENAI  # of the upstreams that have it
     model: Literal["required", "optional", "path", "none"] = "none"
-    runs_models: bool = False  # which its body or its files name, so that a key for some models cannot be checked
+    runs_models: bool = False  # which its body, files or path name, so that a key for some models cannot be checked
     is_embedding: bool = False  # it can be translated for upstreams of other wires
 
 
@@ -96,14 +96,22 @@ def find_route(method: str, path: str, headers: Container[str], further: Sequenc
             return replace(route, path_model=model)
     if route is None and _is_allowed(method, path, further):
         ingress = guess_ingress(path, headers)
-        relay = RelayPath(_OPENAI if ingress.wire in _OPENAI else (ingress.wire,), "optional")
-        return RelayRoute("relay", ingress, relay=relay, path=path.removeprefix("/v1"))
+        wires = _OPENAI if ingress.wire in _OPENAI else (ingress.wire,)
+        # Such a path may name its model anywhere, such as in a query, so a key for some models cannot be checked.
+        relay = RelayPath(wires, "optional", runs_models=True)
+        # A base URL of Gemini has no version.
+        return RelayRoute("relay", ingress, relay=relay, path=path if wires == ("gemini",) else _unversioned(path))
     return route
+
+
+def _unversioned(path: str) -> str:
+    """Return a path without the segment `/v1`. `/v1beta` is another version."""
+    return path.removeprefix("/v1") if path.startswith("/v1/") else path
 
 
 @lru_cache(1024)
 def _find(method: str, path: str, is_anthropic: bool) -> RelayRoute | None:
-    unversioned = path.removeprefix("/v1")
+    unversioned = _unversioned(path)
     relay, model = _FIXED.get(unversioned), None
     if relay is None and (found := _match_gemini(path)) is not None:
         relay, model, unversioned = _GEMINI, found["model"], path

@@ -4,14 +4,14 @@
     a message of either side ──▶ the other side, which must read it before the next one is taken
     the end of either side ──▶ a close frame for the other side, with the same code
 
-Each response of the model counts as a request of the key, and its usage is charged at its end, so that a session that
-exceeds a limit is closed (1008). The browser's SDK sends its key as a subprotocol, because a page cannot set headers.
+Each response of the model and each transcription counts as a request of the key, and its usage is charged at its end, so
+that a session that exceeds a limit is closed (1008). The browser's SDK sends its key as a subprotocol, because a page cannot set headers.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from time import perf_counter
 from typing import Any
 
@@ -21,9 +21,10 @@ from ...ir.errors import ToolwireError
 from ...ir.pointer import JSON
 from ...ir.response import UpstreamError, Usage, add_usage
 from ...net.http.websocket_link import SocketLink, SocketRefused, open_link
-from ...net.model.endpoint_request import parse_or_raw, redact_secrets
+from ...net.model.endpoint_request import parse_or_raw, redact_secrets, redact_text
+from ...net.model.key_command import KeyCommandError
 from ...stream.strict import parse_object
-from ..faults import RateLimited, as_gateway_fault, network_fault_of
+from ..faults import RateLimited, as_gateway_fault, key_fault_of, network_fault_of
 from ..keys import Caller, Limiter
 from ..request.routes import INGRESSES, AnswerRequest
 from ..routing.router import Target
@@ -46,6 +47,9 @@ REALTIME = RelayRoute(
 _KEY_PROTOCOL = "openai-insecure-api-key."
 _BETA_PROTOCOL = "openai-beta."
 _IDLE = 3600.0  # seconds without a message of either side; OpenAI ends every session after 60 minutes
+# Both run a model, and report its usage. A session for transcriptions has no responses.
+_CHARGED = ('"response.done"', '"conversation.item.input_audio_transcription.completed"')
+_TYPE_END = 1000  # characters, within which a message has its type
 _STOPPED = (1001, "the gateway is shutting down")
 _UNSENDABLE = (1005, 1006, 1015)  # codes that no close frame has (RFC 6455, 7.4.1)
 
@@ -117,17 +121,30 @@ class RealtimeRelay:
         address = address_of(request.route, target, query, exchange.headers)
         url = address.with_model(target.model) if request.model else address.url
         fields = {name: value for name, value in address.headers.items() if name not in ("content-type", "accept")}
-        connector = self._transports.of(target.upstream.name, target.upstream.row).connector
         offered = ["realtime"] if "realtime" in (request.scope.get("subprotocols") or ()) else []
         try:
-            secrets = await endpoint.authorise("GET", url, fields, b"")
-            return await open_link(connector, url, {**fields, **secrets}, offered, target.upstream.row.first_event)
+            return await self._connect(target, url, fields, offered)
         except SocketRefused as error:
             fault = endpoint.wire.decode_error(error.status, parse_or_raw(error.body), dict(error.headers))
             fault = redact_secrets(endpoint.known_secrets, fault)
             raise UpstreamError(as_gateway_fault(fault, target.upstream.name)) from None
         except (TimeoutError, ConnectionError) as error:
             raise UpstreamError(network_fault_of(error, target.upstream.name, endpoint.origin)) from None
+        except KeyCommandError as error:
+            raise UpstreamError(key_fault_of(error, target.upstream.name)) from None
+
+    async def _connect(self, target: Target, url: str, fields: Mapping[str, str], offered: Sequence[str]) -> SocketLink:
+        """Make the handshake, again with a new key if a key of a command, or of AWS, is refused."""
+        endpoint, row = target.endpoint, target.upstream.row
+        connector = self._transports.of(target.upstream.name, row).connector
+        secrets = await endpoint.authorise("GET", url, fields, b"")
+        try:
+            return await open_link(connector, url, {**fields, **secrets}, offered, row.first_event)
+        except SocketRefused as error:
+            if not endpoint.drop_key(error.status, secrets):
+                raise
+        secrets = await endpoint.authorise("GET", url, fields, b"")
+        return await open_link(connector, url, {**fields, **secrets}, offered, row.first_event)
 
 
 class RealtimeSession:
@@ -137,6 +154,7 @@ class RealtimeSession:
         self.usage: Usage | None = None
         self._caller: Caller = request.caller
         self._target = target
+        self._secrets = target.endpoint.known_secrets  # some servers repeat an invalid key in an error
         self._link = link
         self._limiter = limiter
         receive, send = request.scope[SOCKET]
@@ -181,14 +199,21 @@ class RealtimeSession:
                 self.close(1001 if code in _UNSENDABLE else code, "")
                 return
             text = message.get("text")
-            if text is not None and not self._may_send(text):
+            if not self._may_send(text):
                 self.close(1008, "the key does not allow this model")
                 return
             await self._link.send(message["bytes"] if text is None else text)
 
-    def _may_send(self, text: str) -> bool:
-        """Check the models in a message of a key that allows only some: a session can name another one for transcriptions."""
-        if self._caller.has_all_models or '"model"' not in text:
+    def _may_send(self, text: str | None) -> bool:
+        """Check the models in a message of a key that allows only some: a session can name another one for transcriptions.
+
+        `text` is None for a binary message, which is refused, because a server may parse it as JSON of another encoding.
+        """
+        if self._caller.has_all_models:
+            return True
+        if text is None:
+            return False
+        if "model" not in text.casefold() and "\\" not in text:  # an escape sequence can hide the name: "mod\\u0065l"
             return True
         try:
             found = list(_models_in(parse_object(text.encode())))
@@ -203,15 +228,19 @@ class RealtimeSession:
             message = await self._within_idle(self._link.receive())
             if message is None:
                 code = self._link.close_code
-                self.close(1011 if code in _UNSENDABLE else code, self._link.close_reason)
+                self.close(1011 if code in _UNSENDABLE else code, redact_text(self._secrets, self._link.close_reason))
                 return
             is_text = isinstance(message, str)
+            message = redact_text(self._secrets, message) if is_text else message
             await self._send({"type": "websocket.send", "text" if is_text else "bytes": message})
-            if is_text and '"response.done"' in message[:1000]:
+            if is_text and any(name in message[:_TYPE_END] for name in _CHARGED):
                 await self._charge(message)
 
     async def _charge(self, message: str) -> None:
-        """Charge a response that has ended, and count it as a request. Close the session if a limit is exceeded."""
+        """Charge a response or a transcription that has ended, and count it as a request.
+
+        Close the session if a limit is exceeded.
+        """
         scan = UsageScan()
         scan.feed(message.encode())
         usage = scan.find()
@@ -233,10 +262,10 @@ class RealtimeSession:
 
 
 def _models_in(value: JSON) -> list[JSON]:
-    """List the values of all fields `model`, at any depth."""
+    """List the values of all fields `model`, at any depth. Some servers ignore the case of names."""
     if isinstance(value, list):
         return [name for item in value for name in _models_in(item)]
     if not isinstance(value, dict):
         return []
-    own = [value["model"]] if "model" in value else []
+    own = [item for name, item in value.items() if name.casefold() == "model"]
     return [*own, *(name for item in value.values() for name in _models_in(item))]

@@ -258,6 +258,14 @@ def redact_secrets(secrets: tuple[str, ...], fault: Fault) -> Fault:
     return fault
 
 
+def redact_text(secrets: tuple[str, ...], text: str) -> str:
+    """Like `redact_secrets`, for a text of the server that is passed on."""
+    for secret in secrets:
+        if len(secret) >= _MIN_KEY_LENGTH:
+            text = text.replace(secret, "[key]")
+    return text
+
+
 def _replace_secret(value: JSON, secret: str) -> JSON:
     if isinstance(value, str):
         return value.replace(secret, "[key]")

@@ -36,8 +36,21 @@ _is_variable = re.compile(r"[A-Z][A-Z0-9_]{0,127}").fullmatch
 _is_header = re.compile(r"[a-z0-9-]{1,64}").fullmatch
 _is_printable = re.compile(r"[\x20-\x7e]*").fullmatch
 _is_url = re.compile(r"(https?)://([a-zA-Z0-9.{}-]+)(?::\d{1,5})?(?:/[\w.{}/-]*)?").fullmatch
-_ADDRESS_FIELDS = ("base_url", "base_urls", "base_variable", "regional_urls", "domains", "hosts", "surfaces", "keys")
-"""The fields that decide to which servers a key is sent."""
+_ADDRESS_FIELDS = (
+    "base_url",
+    "base_urls",
+    "base_variable",
+    "location",
+    "variables",  # fill the braces of addresses
+    "regional_urls",
+    "domains",
+    "hosts",
+    "surfaces",
+    "keys",
+    "headers",  # their braces are environment variables, too
+    "signing_name",
+)
+"""The fields that decide to which servers keys and settings of the environment are sent."""
 
 
 class RowUpdate(Value, frozen=True):
