@@ -136,6 +136,25 @@ async def test_list_continues_after_pages_of_other_keys(tmp_path):
         assert [item.id async for item in alice.files.list()] == [first.id, last.id]
 
 
+@pytest.mark.parametrize("has_more", [True, False])
+@run
+async def test_ends_of_a_page_are_ids_of_the_key(has_more, tmp_path):
+    others = [{"id": "file-a"}, {"object": "file"}, {"id": 3}, {"id": "file-b"}]
+    page = {"object": "list", "data": others, "first_id": "file-a", "last_id": "file-b", "has_more": has_more}
+
+    def answer(received):
+        return document({"id": "file-b"} if received.method == "POST" else page)
+
+    async with relaying(answer, more=stored(tmp_path)) as (gateway, _), client_of(gateway, "alice") as alice:
+        url, bearer = f"{gateway.url}/v1/files", {"authorization": "Bearer sk-alice"}
+        status, _, data = await send("GET", url, headers=bearer)
+        assert status == 200
+        assert json.loads(data) == {**page, "data": [], "first_id": None, "last_id": None}
+        await alice.files.create(file=b"1", purpose="batch")
+        _, _, data = await send("GET", url, headers=bearer)
+        assert json.loads(data) == {**page, "data": [{"id": "file-b"}], "first_id": "file-b", "last_id": "file-b"}
+
+
 @run
 async def test_owner_outlives_the_gateway(tmp_path):
     provider = Provider()

@@ -97,6 +97,7 @@ def referred_ids(document: Object) -> dict[str, str]:
 
 
 def listed_ids(document: Object) -> list[str]:
-    """List the ids of the objects in a list."""
+    """List the ids of the objects in a list. Items without an id are omitted."""
     items: JSON = document.get("data")
-    return [str(item["id"]) for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+    ids = [item.get("id") for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+    return [object_id for object_id in ids if isinstance(object_id, str)]

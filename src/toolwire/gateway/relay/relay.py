@@ -351,7 +351,9 @@ def _only(document: Object, known: dict[str, str], upstream: str) -> Object:
     items = document.get("data")
     items = items if isinstance(items, list) else []
     kept = [item for item in items if isinstance(item, dict) and known.get(str(item.get("id"))) == upstream]
-    ends: Object = {}
-    if kept and "first_id" in document:
-        ends = {"first_id": kept[0]["id"], "last_id": kept[-1]["id"]}
+    ends: Object = {
+        name: kept[position]["id"] if kept else None  # the upstream's may be the ids of other clients
+        for name, position in (("first_id", 0), ("last_id", -1))
+        if name in document
+    }
     return {**document, "data": kept, **ends}
