@@ -91,7 +91,7 @@ class RelayApi:
         self._transports = links.transports
         self._owners = owners
         self._realtime = RealtimeRelay(links.transports, limiter, links.sockets)
-        self._targets = RelayTargets(dependencies.router, links.health, row, owners)
+        self._targets = RelayTargets(dependencies.router, links.health, row, owners, reader)
         self._bodies = BodyReader(dependencies.limits, row.max_bytes, reader)
 
     async def answer(
@@ -119,8 +119,10 @@ class RelayApi:
             await self._realtime.run(session, (await self._targets.find(session))[0])
             return
         needs_model = relay.model in ("required", "optional")
+        # JSON that is sent on while it arrives would reach the upstream before the owners of its ids are known.
+        may_stream = not relay.is_embedding and self._owners is None
         body = await self._bodies.open(
-            http_exchange, memory, caller, route.path_model, needs_model=needs_model, may_stream=not relay.is_embedding
+            http_exchange, memory, caller, route.path_model, needs_model=needs_model, may_stream=may_stream
         )
         request = RelayRequest(http_exchange, route, caller, memory, log_writer, scope, body)
         log_writer.set_relay(request.model or "")
@@ -241,7 +243,8 @@ class RelayApi:
         elif collection == "list":
             data = to_bytes(await self._own_page(answer, owners, document))
         else:
-            await owners.save(client, created_ids(document), answer.target.upstream.name)
+            if _has_own_ids(request, document):
+                await owners.save(client, created_ids(document), answer.target.upstream.name)
             if isinstance(document.get("results_url"), str):  # of Anthropic, whose SDK sends its key there
                 scheme, batch_id = request.scope.get("scheme", "http"), str(document.get("id"))
                 url = answer.address.results_url(request.http_exchange, scheme, batch_id)
@@ -344,6 +347,19 @@ async def _read_fault(target: Target, reply: Reply) -> Fault:
         data = b""
     fault = endpoint.wire.decode_error(reply.status, parse_or_raw(data), headers)
     return resolve_retry_after(redact_secrets(endpoint.known_secrets, fault), headers)
+
+
+def _has_own_ids(request: RelayRequest, document: Object) -> bool:
+    """Return whether an answer is about objects of the client, so that its ids get an owner.
+
+    It creates an object, is about the object of the path, or is made below it by a POST: a part of an upload, a remixed
+    video. Answers about members, such as `/vector_stores/V/files/F`, may have the ids of other clients.
+    """
+    route = request.route
+    if route.collection == "create" or document.get("id") == route.entry_id:
+        return True
+    below = route.path.partition(f"/{route.entry_id}/")[2]
+    return request.http_exchange.method == "POST" and bool(below) and "/" not in below
 
 
 def _only(document: Object, known: dict[str, str], upstream: str) -> Object:
