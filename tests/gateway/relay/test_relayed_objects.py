@@ -238,3 +238,49 @@ async def test_answer_about_an_object_must_be_a_document(body, tmp_path):
         bearer = {"authorization": "Bearer sk-alice"}
         status, _, _ = await post(gateway.url, "/v1/batches", {}, bearer)
         assert status == 502
+
+
+@pytest.mark.parametrize(
+    ("below", "reply", "is_dropped"),
+    [
+        ("", document({"id": "vector_stores-1", "deleted": True}), True),
+        ("", document({"id": "vector_stores-1", "deleted": False}), False),
+        ("", document({"id": "vector_stores-1", "type": "message_batch_deleted"}), True),  # of Anthropic
+        ("", Reply(b"", {}, 204), True),
+        ("/files/file-1", document({"id": "file-1", "deleted": True}), False),
+        ("/files/file-1", Reply(b"", {}, 204), False),
+        ("/files/vector_stores-2", document({"id": "vector_stores-2", "deleted": True}), False),
+    ],
+)
+@run
+async def test_owner_is_dropped_with_the_object_only(below, reply, is_dropped, tmp_path):
+    created = document({"id": "vector_stores-1"})
+    async with relaying(lambda it: reply if it.method == "DELETE" else created, more=stored(tmp_path)) as (gateway, _):
+        bearer = {"authorization": "Bearer sk-alice"}
+        await post(gateway.url, "/v1/vector_stores", {}, bearer)
+        url = f"{gateway.url}/v1/vector_stores/vector_stores-1"
+        status, _, data = await send("DELETE", url + below, headers=bearer)
+        assert (status, data) == (reply.status, reply.body)
+        assert (await send("GET", url, headers=bearer))[0] == (404 if is_dropped else 200)
+
+
+@run
+async def test_results_of_a_listed_batch_belong_to_its_key(tmp_path):
+    """A client that polls the list never requests the batch itself."""
+    batch, other = {"id": "batch-1", "status": "in_progress"}, {"id": "batch-2", "output_file_id": "out-2"}
+
+    def answer(received):
+        if received.method == "POST":
+            return document(batch)
+        if received.path == "/batches":
+            return document({"data": [{**batch, "output_file_id": "out-1", "error_file_id": None}, other]})
+        return Reply(b"results", {"content-type": "application/octet-stream"})
+
+    async with relaying(answer, more=stored(tmp_path)) as (gateway, _):
+        bearer = {"authorization": "Bearer sk-alice"}
+        await post(gateway.url, "/v1/batches", {"endpoint": "/v1/chat/completions"}, bearer)
+        url = f"{gateway.url}/v1/files/out-1/content"
+        assert (await send("GET", url, headers=bearer))[0] == 404
+        assert (await send("GET", f"{gateway.url}/v1/batches", headers=bearer))[0] == 200
+        assert (await send("GET", url, headers=bearer))[0] == 200
+        assert (await send("GET", url.replace("out-1", "out-2"), headers=bearer))[0] == 404

@@ -234,12 +234,15 @@ class RelayApi:
         assert owners is not None
         limits, collection = self._dependencies.limits, request.route.collection
         data = await read_reply_body(answer.reply, limits.answer, request.memory.add)
+        is_deletion = request.http_exchange.method == "DELETE"
         try:
-            document = parse_object(data)
+            document: Object = {} if is_deletion and not data else parse_object(data)  # 204 has no body
         except ToolwireError:
             raise UpstreamError(Fault("server", "the upstream's answer is not a JSON object", 502)) from None
-        if request.http_exchange.method == "DELETE":
-            await owners.drop(client, request.route.entry_id)
+        if is_deletion:
+            # A path below the object deletes a member of it; `"deleted": false` reports that the object still exists.
+            if request.route.path.endswith(f"/{request.route.entry_id}") and document.get("deleted") is not False:
+                await owners.drop(client, request.route.entry_id)
         elif collection == "list":
             data = to_bytes(await self._own_page(answer, owners, document))
         else:
@@ -261,6 +264,7 @@ class RelayApi:
         for _ in range(_MAX_PAGES):
             ids = listed_ids(document)
             page = _only(document, await owners.find(client, ids), target.upstream.name)
+            await self._save_results(owners, client, page, target.upstream.name)
             if page["data"] or not document.get("has_more") or not ids:
                 return page
             url = answer.address.following_url(
@@ -274,6 +278,14 @@ class RelayApi:
                 data = await read_reply_body(reply, self._dependencies.limits.answer, answer.request.memory.add)
             document = parse_object(data)
         return page
+
+    async def _save_results(self, owners: ObjectOwners, client: str, page: Object, upstream: str) -> None:
+        """Save the owner of ids that objects in a list have got since the last answer about them, such as results."""
+        items = page["data"]
+        assert isinstance(items, list)
+        ids = list(dict.fromkeys(new for item in items if isinstance(item, dict) for new in created_ids(item)))
+        known = await owners.find(client, ids)
+        await owners.save(client, [new for new in ids if new not in known], upstream)
 
 
 class RelayedAnswer(NamedTuple):
