@@ -195,14 +195,30 @@ async def test_message_batches_of_the_anthropic_client(tmp_path):
                 await client.messages.batches.retrieve(batch.id)
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "attempts"),
+    [
+        ("POST", "/batches", 1),
+        ("POST", "/vector_stores/vs_1/file_batches", 1),
+        ("POST", "/uploads/vs_1/complete", 1),
+        ("POST", "/videos/vs_1/remix", 1),
+        ("POST", "/batches/vs_1/cancel", 1),
+        ("GET", "/batches/vs_1", 3),
+        ("DELETE", "/files/vs_1", 3),
+    ],
+)
 @run
-async def test_creation_is_never_repeated(tmp_path):
-    more = stored(tmp_path)
-    answers = iter([document({"error": {"message": "failed"}}, 503)])
-    async with relaying(lambda _: next(answers), more=more, retries=2) as (gateway, upstream):
+async def test_post_about_an_object_is_never_repeated(method, path, attempts, tmp_path):
+    failed = document({"error": {"message": "failed"}}, 503)
+
+    def answer(received):
+        return document({"id": "vs_1"}) if received.path == "/vector_stores" else failed
+
+    async with relaying(answer, more=stored(tmp_path), retries=2) as (gateway, upstream):
         bearer = {"authorization": "Bearer sk-alice"}
-        status, _, _ = await post(gateway.url, "/v1/batches", {"endpoint": "/v1/chat/completions"}, bearer)
-        assert (status, len(upstream.requests)) == (503, 1)
+        await post(gateway.url, "/v1/vector_stores", {}, bearer)
+        status, _, _ = await send(method, f"{gateway.url}/v1{path}", headers=bearer)
+        assert (status, len(upstream.requests) - 1) == (503, attempts)
 
 
 @run

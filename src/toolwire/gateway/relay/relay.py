@@ -2,7 +2,7 @@
 
     the key         its limits, and whether it may use the model
     the targets     by the model, by the owner of the ids in the request, or the only upstream with this API
-    the attempts    in turn, until one answers; a body that was sent on, and the creation of an object, are never repeated
+    the attempts    in turn, until one answers; a body that was sent on, and a POST about objects, are never repeated
     the answer      its bytes as they are; documents about objects are read, because their ids get an owner
 
 Nothing is held but one piece in each direction: a side that reads slowly pauses the other one, and the end of one side ends
@@ -173,12 +173,11 @@ class RelayApi:
 
         An answer about an object, such as a 404, is no failure of the upstream.
         """
-        collection = request.route.collection
-        if collection and failed.fault.kind not in _RETRYABLE_OBJECT_FAULTS:
+        if request.route.collection and failed.fault.kind not in _RETRYABLE_OBJECT_FAULTS:
             plan.succeed(target, failed_late=False)
             return None
         wait = plan.wait_after(failed.fault, target)
-        may_repeat = not request.body.is_sent and (collection != "create" or not failed.was_sent)
+        may_repeat = not request.body.is_sent and not (request.changes_objects and failed.was_sent)
         return wait if may_repeat and not request.http_exchange.started else None
 
     async def _attempt(self, request: RelayRequest, target: Target, started: float) -> RelayFailure | None:
@@ -202,6 +201,8 @@ class RelayApi:
                 return RelayFailure(Fault("server", message, 501, retryable=False), was_sent=False)
             signed = body if isinstance(body, bytes) else b""
             secrets = await endpoint.authorise(exchange.method, address.url, address.headers, signed)
+            if request.changes_objects and isinstance(body, bytes):
+                body = StreamedBody(_once(body), len(body))  # on a connection of its own, and never sent again
             async with asyncio.timeout(row.timeout) as limit:
                 if isinstance(request.body, UploadedBody):
                     request.body.on_piece = lambda: limit.reschedule(loop.time() + row.timeout)
@@ -334,14 +335,10 @@ class RelayedAnswer(NamedTuple):
 
 
 def _body_for(request: RelayRequest, target: Target) -> RequestBody:
-    """Return the body for a target. One that creates an object is sent on a connection of its own, and never again."""
     document = renamed_document(request.route, request.body.document, target.model)
     if document is not None:
         return to_bytes(document)
-    body = request.body.for_model(target.model if request.body.model else None)
-    if request.route.collection == "create" and isinstance(body, bytes):
-        return StreamedBody(_once(body), len(body))
-    return body
+    return request.body.for_model(target.model if request.body.model else None)
 
 
 async def _once(data: bytes) -> AsyncIterator[bytes]:

@@ -50,6 +50,11 @@ class RelayRequest(NamedTuple):
         """True if the answer is a document about objects."""
         return bool(self.route.collection) and not self.route.path.endswith(_STREAMED_ENDS)
 
+    @property
+    def changes_objects(self) -> bool:
+        """True for a POST that creates or changes an object, or starts work on it: a repetition could do it twice."""
+        return bool(self.route.collection) and self.http_exchange.method == "POST"
+
 
 class RelayTargets:
     """The choice of targets on one version of the settings."""
