@@ -180,10 +180,13 @@ class RelayApi:
         may_repeat = not request.body.is_sent and not (request.changes_objects and failed.was_sent)
         return wait if may_repeat and not request.http_exchange.started else None
 
-    async def _attempt(self, request: RelayRequest, target: Target, started: float) -> RelayFailure | None:
+    async def _attempt(
+        self, request: RelayRequest, target: Target, started: float, *, may_renew_key: bool = True
+    ) -> RelayFailure | None:
         """Send the request to a target, and pass its answer on. Return the failure before the answer began, or None.
 
-        Raise the same errors after it has begun: then the client's connection is closed.
+        A refused key of a command, or of AWS, is renewed once, and a body that is held is sent again, as in chats: the
+        upstream has done nothing. Raise the same errors after it has begun: then the client's connection is closed.
         """
         exchange, route, endpoint = request.http_exchange, request.route, target.endpoint
         translation = EmbeddingTranslation(request, target) if request.is_translated_at(target) else None
@@ -211,12 +214,16 @@ class RelayApi:
                 ) as reply:
                     exchange.watch()
                     if reply.status >= 300:
-                        return RelayFailure(await _read_fault(target, reply))
-                    answer = RelayedAnswer(request, target, address, reply, limit, row.idle)
-                    if translation is not None:
-                        await answer.respond(*await translation.read_answer(reply, self._dependencies.limits))
+                        is_dropped = may_renew_key and endpoint.drop_key(reply.status, secrets)
+                        if not is_dropped or request.body.is_sent:
+                            return RelayFailure(await _read_fault(target, reply))
                     else:
-                        await (self._answer_document(answer) if request.is_document else answer.pass_on())
+                        answer = RelayedAnswer(request, target, address, reply, limit, row.idle)
+                        if translation is not None:
+                            await answer.respond(*await translation.read_answer(reply, self._dependencies.limits))
+                        else:
+                            await (self._answer_document(answer) if request.is_document else answer.pass_on())
+                        return None
         except (TimeoutError, ConnectionError) as error:
             fault = network_fault_of(error, target.upstream.name, endpoint.origin)
             if exchange.started:
@@ -225,7 +232,7 @@ class RelayApi:
             return RelayFailure(fault, not isinstance(error, ConnectionRefusedError))
         except KeyCommandError as error:
             return RelayFailure(key_fault_of(error, target.upstream.name), was_sent=False)
-        return None
+        return await self._attempt(request, target, started, may_renew_key=False)
 
     # Answers about objects.
 
