@@ -39,7 +39,7 @@ _REFERENCES = frozenset(
 )
 """Fields of a request that refer to objects, at any depth: in parts of messages, files of batches and images."""
 _CLIENT_DATA = frozenset({"metadata", "attributes"})  # of a client's own names, which no provider reads as references
-_CALLS = ("tool_use", "server_tool_use", "mcp_tool_use")  # of Anthropic; `input` has a model's arguments
+_CALLS = ("tool_use", "server_tool_use", "mcp_tool_use")  # in `requests` of Anthropic; `input` has a model's arguments
 _LOADED_AT_ONCE = 1000  # ids; a batch may name 100,000, and the first unknown id ends the search
 
 
@@ -61,6 +61,14 @@ class ObjectOwners:
         data = msgspec.json.encode(upstream)
         for object_id in ids:
             await self._store.save(_owner(client), object_id, data, _SECONDS)
+
+    async def save_new(self, client: str, page: Object, upstream: str) -> None:
+        """Save the ids that a client's objects in a list got since the last answer about them, such as results."""
+        items = page["data"]
+        assert isinstance(items, list)
+        ids = dict.fromkeys(object_id for item in items if isinstance(item, dict) for object_id in created_ids(item))
+        known = await self.find(client, ids)
+        await self.save(client, [object_id for object_id in ids if object_id not in known], upstream)
 
     async def find(self, client: str, ids: Iterable[str]) -> dict[str, str]:
         """Return the upstreams of the objects that a client owns."""
@@ -116,7 +124,7 @@ def referred_ids(document: Object) -> dict[str, str]:
 
 def _collect_references(value: JSON, path: tuple[str | int, ...], found: dict[str, str], *, is_reference: bool) -> None:
     if isinstance(value, dict):
-        is_call = value.get("type") in _CALLS
+        is_call = value.get("type") in _CALLS and path[:1] == ("requests",)
         # The source of OpenAI's evals is {"type": "file_id", "id": …}.
         is_source = value.get("type") == "file_id"
         for name, item in value.items():
@@ -136,3 +144,16 @@ def listed_ids(document: Object) -> list[str]:
     items: JSON = document.get("data")
     ids = [item.get("id") for item in items if isinstance(item, dict)] if isinstance(items, list) else []
     return [object_id for object_id in ids if isinstance(object_id, str)]
+
+
+def owned_page(document: Object, known: dict[str, str], upstream: str) -> Object:
+    """Return a list with the objects of one client only."""
+    items = document.get("data")
+    items = items if isinstance(items, list) else []
+    kept = [item for item in items if isinstance(item, dict) and known.get(str(item.get("id"))) == upstream]
+    ends: Object = {
+        name: kept[position]["id"] if kept else None  # the upstream's may be the ids of other clients
+        for name, position in (("first_id", 0), ("last_id", -1))
+        if name in document
+    }
+    return {**document, "data": kept, **ends}

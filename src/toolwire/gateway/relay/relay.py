@@ -44,7 +44,7 @@ from ..routing.router import Target
 from ..routing.upstreams import UpstreamTransports
 from ..websocket.open_sockets import OpenSockets
 from .bodies import BodyReader, UploadedBody
-from .objects import ObjectOwners, created_ids, listed_ids
+from .objects import ObjectOwners, created_ids, listed_ids, owned_page
 from .paths import RelayRoute
 from .realtime import REALTIME, QueryBody, RealtimeRelay
 from .targets import RelayRequest, RelayTargets
@@ -254,7 +254,7 @@ class RelayApi:
         elif collection == "list":
             data = to_bytes(await self._own_page(answer, owners, document))
         else:
-            if _has_own_ids(request, document):
+            if request.has_own_ids(document):
                 await owners.save(client, created_ids(document), answer.target.upstream.name)
             if isinstance(document.get("results_url"), str):  # of Anthropic, whose SDK sends its key there
                 scheme, batch_id = request.scope.get("scheme", "http"), str(document.get("id"))
@@ -271,8 +271,8 @@ class RelayApi:
         transport = self._transports.of(target.upstream.name, target.upstream.row)
         for _ in range(_MAX_PAGES):
             ids = listed_ids(document)
-            page = _only(document, await owners.find(client, ids), target.upstream.name)
-            await self._save_results(owners, client, page, target.upstream.name)
+            page = owned_page(document, await owners.find(client, ids), target.upstream.name)
+            await owners.save_new(client, page, target.upstream.name)
             if page["data"] or not document.get("has_more") or not ids:
                 return page
             url = answer.address.following_url(
@@ -286,14 +286,6 @@ class RelayApi:
                 data = await read_reply_body(reply, self._dependencies.limits.answer, answer.request.memory.add)
             document = parse_object(data)
         return page
-
-    async def _save_results(self, owners: ObjectOwners, client: str, page: Object, upstream: str) -> None:
-        """Save the owner of ids that objects in a list have got since the last answer about them, such as results."""
-        items = page["data"]
-        assert isinstance(items, list)
-        ids = list(dict.fromkeys(new for item in items if isinstance(item, dict) for new in created_ids(item)))
-        known = await owners.find(client, ids)
-        await owners.save(client, [new for new in ids if new not in known], upstream)
 
 
 class RelayedAnswer(NamedTuple):
@@ -363,29 +355,3 @@ async def _read_fault(target: Target, reply: Reply) -> Fault:
         data = b""
     fault = endpoint.wire.decode_error(reply.status, parse_or_raw(data), headers)
     return resolve_retry_after(redact_secrets(endpoint.known_secrets, fault), headers)
-
-
-def _has_own_ids(request: RelayRequest, document: Object) -> bool:
-    """Return whether an answer is about objects of the client, so that its ids get an owner.
-
-    It creates an object, is about the object of the path, or is made below it by a POST: a part of an upload, a remixed
-    video. Answers about members, such as `/vector_stores/V/files/F`, may have the ids of other clients.
-    """
-    route = request.route
-    if route.collection == "create" or document.get("id") == route.entry_id:
-        return True
-    below = route.path.partition(f"/{route.entry_id}/")[2]
-    return request.http_exchange.method == "POST" and bool(below) and "/" not in below
-
-
-def _only(document: Object, known: dict[str, str], upstream: str) -> Object:
-    """Return a list with the objects of one client only."""
-    items = document.get("data")
-    items = items if isinstance(items, list) else []
-    kept = [item for item in items if isinstance(item, dict) and known.get(str(item.get("id"))) == upstream]
-    ends: Object = {
-        name: kept[position]["id"] if kept else None  # the upstream's may be the ids of other clients
-        for name, position in (("first_id", 0), ("last_id", -1))
-        if name in document
-    }
-    return {**document, "data": kept, **ends}

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from ...asgi.http_exchange import HttpExchange
 from ...asgi.request import Scope
+from ...ir.pointer import Object
 from ...wire.embeddings import EMBEDDING_WIRES
 from ..config.settings import ModelRow, RelayRow
 from ..keys import Caller
@@ -54,6 +55,18 @@ class RelayRequest(NamedTuple):
     def changes_objects(self) -> bool:
         """True for a POST that creates or changes an object, or starts work on it: a repetition could do it twice."""
         return bool(self.route.collection) and self.http_exchange.method == "POST"
+
+    def has_own_ids(self, document: Object) -> bool:
+        """Return whether an answer is about objects of the client, so that its ids get an owner.
+
+        It creates an object, is about the object of the path, or is made below it by a POST: a part of an upload, a
+        remixed video. Answers about members, such as `/vector_stores/V/files/F`, may have the ids of other clients.
+        """
+        route = self.route
+        if route.collection == "create" or document.get("id") == route.entry_id:
+            return True
+        below = route.path.partition(f"/{route.entry_id}/")[2]
+        return self.changes_objects and bool(below) and "/" not in below
 
 
 class RelayTargets:
