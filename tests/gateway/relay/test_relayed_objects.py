@@ -9,7 +9,8 @@ from openai import AsyncOpenAI, NotFoundError
 
 from gateway_client import post, send
 from hostile import run
-from relay_upstream import JSON, Reply, document, relaying
+from relay_upstream import JSON, Reply, document, relay_upstream, relaying
+from serving import serving
 from toolwire.gateway.config.parsing import parse_settings
 from toolwire.gateway.keys import hash_key
 from toolwire.ir.errors import ConfigError
@@ -300,3 +301,23 @@ async def test_results_of_a_listed_batch_belong_to_its_key(tmp_path):
         assert (await send("GET", f"{gateway.url}/v1/batches", headers=bearer))[0] == 200
         assert (await send("GET", url, headers=bearer))[0] == 200
         assert (await send("GET", url.replace("out-1", "out-2"), headers=bearer))[0] == 404
+
+
+@run
+async def test_signing_upstream_creates_an_object_from_a_held_body(tmp_path):
+    environment = {
+        "AWS_ACCESS_KEY_ID": "AKIAEXAMPLE",
+        "AWS_SECRET_ACCESS_KEY": "very-secret-0123456789",
+        "AWS_REGION": "us-east-1",
+        "HOME": "/nonexistent",
+    }
+    async with relay_upstream(lambda _: document({"id": "batch-1"})) as upstream:
+        rows = {"aws": {"provider": "bedrock-mantle", "auth": "sigv4", "base_url": upstream.url}}
+        async with serving({"upstreams": rows, **stored(tmp_path)}, environment=environment) as gateway:
+            bearer, body = {"authorization": "Bearer sk-alice"}, {"endpoint": "/v1/chat/completions"}
+            status, _, data = await post(gateway.url, "/v1/batches", body, bearer)
+            assert status == 200, data
+        [received] = upstream.requests
+        assert received.document == body
+        assert received.headers["authorization"].startswith("AWS4-HMAC-SHA256 Credential=AKIAEXAMPLE/")
+        assert received.headers["x-amz-date"]
