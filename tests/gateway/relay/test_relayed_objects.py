@@ -9,7 +9,8 @@ from openai import AsyncOpenAI, NotFoundError
 
 from gateway_client import post, send
 from hostile import run
-from relay_upstream import JSON, Reply, document, relaying
+from relay_upstream import JSON, Reply, document, relay_upstream, relaying
+from serving import serving
 from toolwire.gateway.config.parsing import parse_settings
 from toolwire.gateway.keys import hash_key
 from toolwire.ir.errors import ConfigError
@@ -136,6 +137,25 @@ async def test_list_continues_after_pages_of_other_keys(tmp_path):
         assert [item.id async for item in alice.files.list()] == [first.id, last.id]
 
 
+@pytest.mark.parametrize("has_more", [True, False])
+@run
+async def test_ends_of_a_page_are_ids_of_the_key(has_more, tmp_path):
+    others = [{"id": "file-a"}, {"object": "file"}, {"id": 3}, {"id": "file-b"}]
+    page = {"object": "list", "data": others, "first_id": "file-a", "last_id": "file-b", "has_more": has_more}
+
+    def answer(received):
+        return document({"id": "file-b"} if received.method == "POST" else page)
+
+    async with relaying(answer, more=stored(tmp_path)) as (gateway, _), client_of(gateway, "alice") as alice:
+        url, bearer = f"{gateway.url}/v1/files", {"authorization": "Bearer sk-alice"}
+        status, _, data = await send("GET", url, headers=bearer)
+        assert status == 200
+        assert json.loads(data) == {**page, "data": [], "first_id": None, "last_id": None}
+        await alice.files.create(file=b"1", purpose="batch")
+        _, _, data = await send("GET", url, headers=bearer)
+        assert json.loads(data) == {**page, "data": [{"id": "file-b"}], "first_id": "file-b", "last_id": "file-b"}
+
+
 @run
 async def test_owner_outlives_the_gateway(tmp_path):
     provider = Provider()
@@ -176,14 +196,30 @@ async def test_message_batches_of_the_anthropic_client(tmp_path):
                 await client.messages.batches.retrieve(batch.id)
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "attempts"),
+    [
+        ("POST", "/batches", 1),
+        ("POST", "/vector_stores/vs_1/file_batches", 1),
+        ("POST", "/uploads/vs_1/complete", 1),
+        ("POST", "/videos/vs_1/remix", 1),
+        ("POST", "/batches/vs_1/cancel", 1),
+        ("GET", "/batches/vs_1", 3),
+        ("DELETE", "/files/vs_1", 3),
+    ],
+)
 @run
-async def test_creation_is_never_repeated(tmp_path):
-    more = stored(tmp_path)
-    answers = iter([document({"error": {"message": "failed"}}, 503)])
-    async with relaying(lambda _: next(answers), more=more, retries=2) as (gateway, upstream):
+async def test_post_about_an_object_is_never_repeated(method, path, attempts, tmp_path):
+    failed = document({"error": {"message": "failed"}}, 503)
+
+    def answer(received):
+        return document({"id": "vs_1"}) if received.path == "/vector_stores" else failed
+
+    async with relaying(answer, more=stored(tmp_path), retries=2) as (gateway, upstream):
         bearer = {"authorization": "Bearer sk-alice"}
-        status, _, _ = await post(gateway.url, "/v1/batches", {"endpoint": "/v1/chat/completions"}, bearer)
-        assert (status, len(upstream.requests)) == (503, 1)
+        await post(gateway.url, "/v1/vector_stores", {}, bearer)
+        status, _, _ = await send(method, f"{gateway.url}/v1{path}", headers=bearer)
+        assert (status, len(upstream.requests) - 1) == (503, attempts)
 
 
 @run
@@ -219,3 +255,69 @@ async def test_answer_about_an_object_must_be_a_document(body, tmp_path):
         bearer = {"authorization": "Bearer sk-alice"}
         status, _, _ = await post(gateway.url, "/v1/batches", {}, bearer)
         assert status == 502
+
+
+@pytest.mark.parametrize(
+    ("below", "reply", "is_dropped"),
+    [
+        ("", document({"id": "vector_stores-1", "deleted": True}), True),
+        ("", document({"id": "vector_stores-1", "deleted": False}), False),
+        ("", document({"id": "vector_stores-1", "type": "message_batch_deleted"}), True),  # of Anthropic
+        ("", Reply(b"", {}, 204), True),
+        ("/files/file-1", document({"id": "file-1", "deleted": True}), False),
+        ("/files/file-1", Reply(b"", {}, 204), False),
+        ("/files/vector_stores-2", document({"id": "vector_stores-2", "deleted": True}), False),
+    ],
+)
+@run
+async def test_owner_is_dropped_with_the_object_only(below, reply, is_dropped, tmp_path):
+    created = document({"id": "vector_stores-1"})
+    async with relaying(lambda it: reply if it.method == "DELETE" else created, more=stored(tmp_path)) as (gateway, _):
+        bearer = {"authorization": "Bearer sk-alice"}
+        await post(gateway.url, "/v1/vector_stores", {}, bearer)
+        url = f"{gateway.url}/v1/vector_stores/vector_stores-1"
+        status, _, data = await send("DELETE", url + below, headers=bearer)
+        assert (status, data) == (reply.status, reply.body)
+        assert (await send("GET", url, headers=bearer))[0] == (404 if is_dropped else 200)
+
+
+@run
+async def test_results_of_a_listed_batch_belong_to_its_key(tmp_path):
+    """A client that polls the list never requests the batch itself."""
+    batch, other = {"id": "batch-1", "status": "in_progress"}, {"id": "batch-2", "output_file_id": "out-2"}
+
+    def answer(received):
+        if received.method == "POST":
+            return document(batch)
+        if received.path == "/batches":
+            return document({"data": [{**batch, "output_file_id": "out-1", "error_file_id": None}, other]})
+        return Reply(b"results", {"content-type": "application/octet-stream"})
+
+    async with relaying(answer, more=stored(tmp_path)) as (gateway, _):
+        bearer = {"authorization": "Bearer sk-alice"}
+        await post(gateway.url, "/v1/batches", {"endpoint": "/v1/chat/completions"}, bearer)
+        url = f"{gateway.url}/v1/files/out-1/content"
+        assert (await send("GET", url, headers=bearer))[0] == 404
+        assert (await send("GET", f"{gateway.url}/v1/batches", headers=bearer))[0] == 200
+        assert (await send("GET", url, headers=bearer))[0] == 200
+        assert (await send("GET", url.replace("out-1", "out-2"), headers=bearer))[0] == 404
+
+
+@run
+async def test_signing_upstream_creates_an_object_from_a_held_body(tmp_path):
+    environment = {
+        "AWS_ACCESS_KEY_ID": "AKIAEXAMPLE",
+        "AWS_SECRET_ACCESS_KEY": "very-secret-0123456789",
+        "AWS_REGION": "us-east-1",
+        "HOME": "/nonexistent",
+    }
+    async with relay_upstream(lambda _: document({"id": "batch-1"})) as upstream:
+        rows = {"aws": {"provider": "bedrock-mantle", "auth": "sigv4", "base_url": upstream.url}}
+        async with serving({"upstreams": rows, **stored(tmp_path)}, environment=environment) as gateway:
+            bearer, body = {"authorization": "Bearer sk-alice"}, {"endpoint": "/v1/chat/completions"}
+            status, _, data = await post(gateway.url, "/v1/batches", body, bearer)
+            assert status == 200, data
+        [received] = upstream.requests
+        assert received.document == body
+        assert received.headers["authorization"].startswith("AWS4-HMAC-SHA256 Credential=AKIAEXAMPLE/")
+        assert received.headers["x-amz-date"]

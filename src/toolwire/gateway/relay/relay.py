@@ -2,7 +2,7 @@
 
     the key         its limits, and whether it may use the model
     the targets     by the model, by the owner of the ids in the request, or the only upstream with this API
-    the attempts    in turn, until one answers; a body that was sent on, and the creation of an object, are never repeated
+    the attempts    in turn, until one answers; a body that was sent on, and a POST about objects, are never repeated
     the answer      its bytes as they are; documents about objects are read, because their ids get an owner
 
 Nothing is held but one piece in each direction: a side that reads slowly pauses the other one, and the end of one side ends
@@ -44,7 +44,7 @@ from ..routing.router import Target
 from ..routing.upstreams import UpstreamTransports
 from ..websocket.open_sockets import OpenSockets
 from .bodies import BodyReader, UploadedBody
-from .objects import ObjectOwners, created_ids, listed_ids
+from .objects import ObjectOwners, created_ids, listed_ids, owned_page
 from .paths import RelayRoute
 from .realtime import REALTIME, QueryBody, RealtimeRelay
 from .targets import RelayRequest, RelayTargets
@@ -91,7 +91,7 @@ class RelayApi:
         self._transports = links.transports
         self._owners = owners
         self._realtime = RealtimeRelay(links.transports, limiter, links.sockets)
-        self._targets = RelayTargets(dependencies.router, links.health, row, owners)
+        self._targets = RelayTargets(dependencies.router, links.health, row, owners, reader)
         self._bodies = BodyReader(dependencies.limits, row.max_bytes, reader)
 
     async def answer(
@@ -119,8 +119,10 @@ class RelayApi:
             await self._realtime.run(session, (await self._targets.find(session))[0])
             return
         needs_model = relay.model in ("required", "optional")
+        # JSON that is sent on while it arrives would reach the upstream before the owners of its ids are known.
+        may_stream = not relay.is_embedding and self._owners is None
         body = await self._bodies.open(
-            http_exchange, memory, caller, route.path_model, needs_model=needs_model, may_stream=not relay.is_embedding
+            http_exchange, memory, caller, route.path_model, needs_model=needs_model, may_stream=may_stream
         )
         request = RelayRequest(http_exchange, route, caller, memory, log_writer, scope, body)
         log_writer.set_relay(request.model or "")
@@ -171,18 +173,20 @@ class RelayApi:
 
         An answer about an object, such as a 404, is no failure of the upstream.
         """
-        collection = request.route.collection
-        if collection and failed.fault.kind not in _RETRYABLE_OBJECT_FAULTS:
+        if request.route.collection and failed.fault.kind not in _RETRYABLE_OBJECT_FAULTS:
             plan.succeed(target, failed_late=False)
             return None
         wait = plan.wait_after(failed.fault, target)
-        may_repeat = not request.body.is_sent and (collection != "create" or not failed.was_sent)
+        may_repeat = not request.body.is_sent and not (request.changes_objects and failed.was_sent)
         return wait if may_repeat and not request.http_exchange.started else None
 
-    async def _attempt(self, request: RelayRequest, target: Target, started: float) -> RelayFailure | None:
+    async def _attempt(
+        self, request: RelayRequest, target: Target, started: float, *, may_renew_key: bool = True
+    ) -> RelayFailure | None:
         """Send the request to a target, and pass its answer on. Return the failure before the answer began, or None.
 
-        Raise the same errors after it has begun: then the client's connection is closed.
+        A refused key of a command, or of AWS, is renewed once, and a body that is held is sent again, as in chats: the
+        upstream has done nothing. Raise the same errors after it has begun: then the client's connection is closed.
         """
         exchange, route, endpoint = request.http_exchange, request.route, target.endpoint
         translation = EmbeddingTranslation(request, target) if request.is_translated_at(target) else None
@@ -200,6 +204,8 @@ class RelayApi:
                 return RelayFailure(Fault("server", message, 501, retryable=False), was_sent=False)
             signed = body if isinstance(body, bytes) else b""
             secrets = await endpoint.authorise(exchange.method, address.url, address.headers, signed)
+            if request.changes_objects and isinstance(body, bytes):
+                body = StreamedBody(_once(body), len(body))  # on a connection of its own, and never sent again
             async with asyncio.timeout(row.timeout) as limit:
                 if isinstance(request.body, UploadedBody):
                     request.body.on_piece = lambda: limit.reschedule(loop.time() + row.timeout)
@@ -208,12 +214,16 @@ class RelayApi:
                 ) as reply:
                     exchange.watch()
                     if reply.status >= 300:
-                        return RelayFailure(await _read_fault(target, reply))
-                    answer = RelayedAnswer(request, target, address, reply, limit, row.idle)
-                    if translation is not None:
-                        await answer.respond(*await translation.read_answer(reply, self._dependencies.limits))
+                        is_dropped = may_renew_key and endpoint.drop_key(reply.status, secrets)
+                        if not is_dropped or request.body.is_sent:
+                            return RelayFailure(await _read_fault(target, reply))
                     else:
-                        await (self._answer_document(answer) if request.is_document else answer.pass_on())
+                        answer = RelayedAnswer(request, target, address, reply, limit, row.idle)
+                        if translation is not None:
+                            await answer.respond(*await translation.read_answer(reply, self._dependencies.limits))
+                        else:
+                            await (self._answer_document(answer) if request.is_document else answer.pass_on())
+                        return None
         except (TimeoutError, ConnectionError) as error:
             fault = network_fault_of(error, target.upstream.name, endpoint.origin)
             if exchange.started:
@@ -222,7 +232,7 @@ class RelayApi:
             return RelayFailure(fault, not isinstance(error, ConnectionRefusedError))
         except KeyCommandError as error:
             return RelayFailure(key_fault_of(error, target.upstream.name), was_sent=False)
-        return None
+        return await self._attempt(request, target, started, may_renew_key=False)
 
     # Answers about objects.
 
@@ -232,16 +242,20 @@ class RelayApi:
         assert owners is not None
         limits, collection = self._dependencies.limits, request.route.collection
         data = await read_reply_body(answer.reply, limits.answer, request.memory.add)
+        is_deletion = request.http_exchange.method == "DELETE"
         try:
-            document = parse_object(data)
+            document: Object = {} if is_deletion and not data else parse_object(data)  # 204 has no body
         except ToolwireError:
             raise UpstreamError(Fault("server", "the upstream's answer is not a JSON object", 502)) from None
-        if request.http_exchange.method == "DELETE":
-            await owners.drop(client, request.route.entry_id)
+        if is_deletion:
+            # A path below the object deletes a member of it; `"deleted": false` reports that the object still exists.
+            if request.route.path.endswith(f"/{request.route.entry_id}") and document.get("deleted") is not False:
+                await owners.drop(client, request.route.entry_id)
         elif collection == "list":
             data = to_bytes(await self._own_page(answer, owners, document))
         else:
-            await owners.save(client, created_ids(document), answer.target.upstream.name)
+            if request.has_own_ids(document):
+                await owners.save(client, created_ids(document), answer.target.upstream.name)
             if isinstance(document.get("results_url"), str):  # of Anthropic, whose SDK sends its key there
                 scheme, batch_id = request.scope.get("scheme", "http"), str(document.get("id"))
                 url = answer.address.results_url(request.http_exchange, scheme, batch_id)
@@ -257,7 +271,8 @@ class RelayApi:
         transport = self._transports.of(target.upstream.name, target.upstream.row)
         for _ in range(_MAX_PAGES):
             ids = listed_ids(document)
-            page = _only(document, await owners.find(client, ids), target.upstream.name)
+            page = owned_page(document, await owners.find(client, ids), target.upstream.name)
+            await owners.save_new(client, page, target.upstream.name)
             if page["data"] or not document.get("has_more") or not ids:
                 return page
             url = answer.address.following_url(
@@ -319,14 +334,10 @@ class RelayedAnswer(NamedTuple):
 
 
 def _body_for(request: RelayRequest, target: Target) -> RequestBody:
-    """Return the body for a target. One that creates an object is sent on a connection of its own, and never again."""
     document = renamed_document(request.route, request.body.document, target.model)
     if document is not None:
         return to_bytes(document)
-    body = request.body.for_model(target.model if request.body.model else None)
-    if request.route.collection == "create" and isinstance(body, bytes):
-        return StreamedBody(_once(body), len(body))
-    return body
+    return request.body.for_model(target.model if request.body.model else None)
 
 
 async def _once(data: bytes) -> AsyncIterator[bytes]:
@@ -344,14 +355,3 @@ async def _read_fault(target: Target, reply: Reply) -> Fault:
         data = b""
     fault = endpoint.wire.decode_error(reply.status, parse_or_raw(data), headers)
     return resolve_retry_after(redact_secrets(endpoint.known_secrets, fault), headers)
-
-
-def _only(document: Object, known: dict[str, str], upstream: str) -> Object:
-    """Return a list with the objects of one client only."""
-    items = document.get("data")
-    items = items if isinstance(items, list) else []
-    kept = [item for item in items if isinstance(item, dict) and known.get(str(item.get("id"))) == upstream]
-    ends: Object = {}
-    if kept and "first_id" in document:
-        ends = {"first_id": kept[0]["id"], "last_id": kept[-1]["id"]}
-    return {**document, "data": kept, **ends}

@@ -7,12 +7,14 @@ from typing import NamedTuple
 
 from ...asgi.http_exchange import HttpExchange
 from ...asgi.request import Scope
+from ...ir.pointer import Object
 from ...wire.embeddings import EMBEDDING_WIRES
 from ..config.settings import ModelRow, RelayRow
 from ..keys import Caller
 from ..memory import MemoryReservation
 from ..observe.request_log import RequestLogWriter
 from ..request.client_request import ModelMissing
+from ..request.reader import RequestReader
 from ..routing.health import HealthTable
 from ..routing.router import NoTarget, Router, Target, make_target
 from .bodies import RelayBody
@@ -49,12 +51,37 @@ class RelayRequest(NamedTuple):
         """True if the answer is a document about objects."""
         return bool(self.route.collection) and not self.route.path.endswith(_STREAMED_ENDS)
 
+    @property
+    def changes_objects(self) -> bool:
+        """True for a POST that creates or changes an object, or starts work on it: a repetition could do it twice."""
+        return bool(self.route.collection) and self.http_exchange.method == "POST"
+
+    def has_own_ids(self, document: Object) -> bool:
+        """Return whether an answer is about objects of the client, so that its ids get an owner.
+
+        It creates an object, is about the object of the path, or is made below it by a POST: a part of an upload, a
+        remixed video. Answers about members, such as `/vector_stores/V/files/F`, may have the ids of other clients.
+        """
+        route = self.route
+        if route.collection == "create" or document.get("id") == route.entry_id:
+            return True
+        below = route.path.partition(f"/{route.entry_id}/")[2]
+        return self.changes_objects and bool(below) and "/" not in below
+
 
 class RelayTargets:
     """The choice of targets on one version of the settings."""
 
-    def __init__(self, router: Router, health: HealthTable, row: RelayRow, owners: ObjectOwners | None) -> None:
+    def __init__(
+        self,
+        router: Router,
+        health: HealthTable,
+        row: RelayRow,
+        owners: ObjectOwners | None,
+        reader: RequestReader,
+    ) -> None:
         self._router = router
+        self._reader = reader
         self._health = health
         self._row = row
         self._owners = owners
@@ -69,10 +96,16 @@ class RelayTargets:
                 raise ModelMissing("the request names no model", pointer=route.model_pointer)
             return [self._at(pinned or self._choose_upstream(route))]
         caller.check(request.model)
-        if pinned is not None:  # a model for fine-tuning may be served by no row of the settings
+        if pinned is not None and (route.relay.runs_models or route.entry_id):
+            # A model for fine-tuning may be served by no row of the settings.
             return [self._at(pinned, request.model)]
         plan = self._router.plan(request.model, tools=False)
         targets = [target for target in plan if _has_path(target, route)]
+        if targets and pinned is not None:
+            targets = [target for target in targets if target.upstream.name == pinned]
+            if not targets:
+                message = f"{request.model[:200]!r} is not served by {pinned}, which has the objects of the request"
+                raise NoTarget(message, hint=f"use a model of {pinned}")
         if not targets:
             message = (
                 f"{request.model[:200]!r} is served by {plan[0].endpoint.wire.name}, which has no {route.path[:200]}"
@@ -81,11 +114,20 @@ class RelayTargets:
         return targets
 
     async def _find_upstream(self, request: RelayRequest) -> str | None:
-        """Return the upstream that has the objects of a request, or None if it refers to none."""
-        ids = referred_ids(request.body.document) if request.route.collection else {}
+        """Return the upstream that has the objects of a request, or None if it refers to none.
+
+        Without a store of owners, ids in bodies are not checked: no client has created objects through this gateway.
+        """
+        if self._owners is None:
+            return None
+        ids, document = {}, request.body.document
+        if document:
+            data = request.body.for_model(None)  # the held bytes
+            size = len(data) if isinstance(data, bytes) else 0
+            ids = await self._reader.open_offload(request.caller.name).run(size, referred_ids, document)
         if request.route.entry_id:
             ids[request.route.entry_id] = ""
-        if not ids or self._owners is None:
+        if not ids:
             return None
         return await self._owners.require(request.caller.name, ids)
 
