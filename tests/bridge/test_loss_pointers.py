@@ -23,7 +23,7 @@ DATA = frozenset(
 )
 """Fields whose objects are data: they have no unknown fields."""
 DATA_OF = {"cohere": DATA | {"data", "json_schema"}}
-"""The same for wires with further ones."""
+"""Further such fields of single wires."""
 OPAQUE = frozenset({"search_result", "table", "thinking", "tool_reference"})
 """Parts of a tool result that only one wire has, which are sent as text as a whole."""
 

@@ -39,7 +39,7 @@ def test_recorded_schemas_are_json_schema_and_identical_on_their_wire():
 
 
 def is_stated(request, wire):
-    """Whether the form of the answer is only in the instructions, because the wire has none beside tools."""
+    """Return whether the form of the answer is only in the instructions, because the wire has none beside tools."""
     return bool(request.tools) and not get(wire).capabilities.output_with_tools
 
 

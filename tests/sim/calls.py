@@ -27,7 +27,7 @@ CHAOS = 400.0  # virtual seconds with faults
 
 
 class Effects:
-    """What the tools have really done, by name and number."""
+    """The effects of the tools, by name and number."""
 
     def __init__(self, world: World, longest: float) -> None:
         self._world = world

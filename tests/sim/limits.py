@@ -173,7 +173,7 @@ class Limits:
     def check(self, caller: Caller) -> None:
         """Check each window of a key."""
         asked, row = self.asked[caller.name], caller.row
-        # Where the state may be away, each gateway only holds its limit alone.
+        # If the state can be unavailable, each gateway enforces its limit alone.
         admitted = [entry for entry in asked if entry.is_admitted]
         if self.kind != "file":
             for name in sorted({entry.gateway for entry in admitted}):

@@ -19,7 +19,7 @@ A run may be repeated for `ttl` seconds after its first step. Its steps are kept
 while such a repetition reads them. A record of the run's begin is kept for a year, and until then a later repetition is
 refused: its steps would run again.
 
-The guarantee is that of the store (`run.values.records`): no write runs twice. A tool call is a write unless its
+The store gives the guarantee (`run.values.records`): no write runs twice. A tool call is a write unless its
 metadata has another effect: `{"toolwire": {"effect": "read"}}`. A write that raises may have had its effect, so it is
 unknown, too; a tool that knows better raises `ToolFailed` or `ModelRetry`, which are results.
 """

@@ -77,7 +77,7 @@ class WebSocketFrames:
 
     @property
     def partial_size(self) -> int:
-        """The bytes of the message that is incomplete, with those of an incomplete frame."""
+        """The bytes of the incomplete message, and of an incomplete frame."""
         return len(self._fragments) + len(self._protocol.reader.buffer)
 
     def receive_end(self) -> None:

@@ -60,7 +60,7 @@ async def _ask(provider: str, base_url: str, seconds: float) -> LocalServer | No
 
 _HELP = """\
 List the providers with the state of their keys, ask one provider for its models, show a model, or
-use newer rows about providers and models than those of this version.
+use newer rows about providers and models than this version has.
 
 examples:
   toolwire models                      providers: how to name their models, and whether a key is set

@@ -6,7 +6,7 @@
     wake        A run that waited and was decided, by whatever process, gets its next segment.
 
 DBOS recovers the workflows of other executors only with its commercial service. Its public interface lists them by
-executor, and resumes them, also those of a live executor. So the heartbeats decide, and a claim in the store lets one
+executor, and resumes them, also a live executor's. So the heartbeats decide, and a claim in the store lets one
 worker at a time take over from a dead one. A worker that was only paused is fenced (`worker`).
 
 DBOS gives workflows to a worker in one transaction (`start_queued_workflows`), which it does not repeat. If the reply to

@@ -1,4 +1,4 @@
-"""A worker: execute the queued runs of some agents in this process, and take over those of workers that died.
+"""A worker: execute the queued runs of some agents in this process, and take over the runs of workers that died.
 
 DBOS owns queues, limits, schedules and versions. The store of toolwire owns the runs and the claims of their calls, so that
 an effect happens once, also if two workers execute a run. What makes this safe:
@@ -52,7 +52,7 @@ _POLL = 1.0  # seconds between two rounds of a worker's tasks: three small queri
 _GRACE = 20.0  # seconds that runs may continue after a signal to stop; Kubernetes kills after 30 by default
 _MAX_FAILURES = 8  # temporary failures in a row, half an hour in total
 _FIRST_DELAY, _MAX_DELAY = 2.0, 600.0  # seconds after a temporary failure, doubled each time
-# The values themselves cannot be enqueued. Every other error may be the database's: those of DBOS and drivers are many.
+# The values themselves cannot be enqueued. Every other error may be the database's: DBOS and drivers have many.
 _PERMANENT = (ConfigError, EncodeError, msgspec.MsgspecError, RecursionError, TypeError, ValueError)
 _DRAIN_SECONDS = 5  # after the grace period: to cancel the runs that are left, and to enqueue their next segments
 
@@ -228,7 +228,7 @@ class RunWorker:
         before = dict(self._tasks)  # first: a workflow is this worker's before its run begins
         try:
             owned = await self._in_thread(self._rounds.perform, lambda: set(self._executing.copy().values()))
-        except Exception as error:  # noqa: BLE001  # DBOS raises those of SQLAlchemy and of its drivers
+        except Exception as error:  # noqa: BLE001  # DBOS raises errors of SQLAlchemy and of its drivers
             self._rounds.distrust_heartbeats()
             _log.warning("the queues cannot be read: %s", describe_error(error))
             return

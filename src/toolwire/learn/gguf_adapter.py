@@ -50,7 +50,7 @@ def write_adapter(folder: Path, config: Any, target: Path) -> None:
 
 
 def _write_side(writer: Any, name: str, value: Any, config: Any) -> None:
-    """Write one factor of a layer. The rows of the second one are those of the layer, which llama.cpp may reorder."""
+    """Write one factor of a layer. The second one has the rows of the layer, which llama.cpp may reorder."""
     import numpy as np
 
     layer, _, side = name.removeprefix(_PREFIX).removesuffix(".weight").rpartition(".")

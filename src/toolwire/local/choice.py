@@ -73,7 +73,7 @@ def _group_by_token(
 ) -> dict[bytes, tuple[float, list[str]]]:
     """Return the names by their next token, with the logarithm of its probability.
 
-    It is the written token if it fits, else the most probable alternative; names without one are those of an empty token.
+    It is the written token if it fits, else the most probable alternative; names without one belong to an empty token.
     So the written name is never among the alternatives, and each group is smaller than the one before.
     """
     found: dict[bytes, tuple[float, list[str]]] = {}

@@ -58,7 +58,7 @@ class LocalModel:
         weights = find_weights(name)
         path, adapter = weights.path(), weights.adapter_path()
         self.name = name
-        # For the choice of a call alone, so that texts are those of the bare model.
+        # For the choice of a call alone, so that the bare model writes the texts.
         self._adapted: Object = {} if adapter is None else {"lora": [{"id": 0, "scale": 1.0}]}
         self.chat = ChatEngine(
             lambda: Engine(

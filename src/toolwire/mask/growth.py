@@ -99,7 +99,7 @@ def pattern_size(pattern: str) -> int:
 
 
 def pattern_examples(pattern: str) -> list[str]:
-    """Return a shortest text for each alternative of a pattern, then for those of its groups.
+    """Return a shortest text for each alternative of a pattern, then of its groups.
 
     >>> pattern_examples("^[A-F]{2}-(x|yz)+|deny$")
     ['AA-x', 'deny', 'x', 'yz']
@@ -131,7 +131,7 @@ def pattern_examples(pattern: str) -> list[str]:
 
 
 def _escaped(text: str) -> str:
-    """Return the character that a text of a pattern stands for, or the first ones of its class."""
+    """Return the character that an element of a pattern matches, or the first characters of its class."""
     if text[0] != "\\":
         return text
     name = text[1:2]

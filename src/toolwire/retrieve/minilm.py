@@ -114,7 +114,7 @@ class MiniLm:
     def encode_tokens(self, texts: Sequence[str], most: int = _MAX_TOKENS) -> list[Vectors]:
         """Return the hidden states of each text, one row per token; their mean has the direction of its vector.
 
-        Texts are cut after `most` tokens. The first and the last row are those of the marks of begin and end.
+        Texts are cut after `most` tokens. The first and the last row belong to the marks of begin and end.
         """
         tokens = [ids if len(ids) <= most else [*ids[: most - 1], ids[-1]] for ids in self._tokenize(texts)]
         states: list[Vectors] = [np.empty((0, self.dimensions), np.float32)] * len(texts)

@@ -13,7 +13,7 @@ similarities are added to the score of the search:
 
 Nothing was trained for it; the two weights were chosen on the development queries (bench/retriever/README.md). They are
 on the scale of an index with the encoder; BM25 scores alone are larger. The states of a tool take up to 32 times
-the memory of its vector, so only those of the tools that were used last are kept. A tool that is not among them is encoded
+the memory of its vector, so only the vectors of the tools that were used last are kept. A tool that is not among them is encoded
 anew, which is most of the cost.
 """
 

@@ -1,4 +1,4 @@
-"""Clients of the SDKs for clouds, with the gateway as their address: they reach models behind every wire."""
+"""Clients of the SDKs for clouds, with the gateway as their address: they reach models on every wire."""
 
 import asyncio
 import json

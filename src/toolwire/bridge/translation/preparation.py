@@ -67,7 +67,7 @@ class Prepared:
         self._turns = turns  # fitted messages, with the locations of their parts in the request
         self._tools = tools  # fitted tools, with their indices in the request
         self._reuse = reuse
-        self._known = known  # its settings are those of the request
+        self._known = known  # it has the request's settings
         self._is_marked = is_marked  # it has marks of `place_marks`
 
     def encode(self, wire: Wire) -> Encoded:

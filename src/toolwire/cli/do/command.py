@@ -153,7 +153,7 @@ def _add_problem(asked: Request, response: Response, call: ToolCall, problem: st
 
 
 _MAX_REQUEST = 4_000  # characters; one command needs a sentence. A longer text is a document by mistake
-# No margin counts as sure, so the local model only proposes. The margin is that of the command alone, and even right commands
+# No margin counts as sure, so the local model only proposes. The margin is about the command alone, and even right commands
 # have wrong arguments in 60 % of the cases (docs/experiments/tool-calls.md).
 _SURE_MARGIN = inf
 _PROPOSED = (

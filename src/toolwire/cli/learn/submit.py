@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ...learn.submit.submission import CostQuestion, Submission, SubmitReport, SubmitSettings
 
 _SERVICES = ("openai", "mistral", "together", "vertex")
-_EPOCHS = 3  # that of `SubmitSettings`, where it has its reason
+_EPOCHS = 3  # the default of `SubmitSettings`, where it has its reason
 _FIXED = ("validation", "epochs", "suffix", "seed", "learning_rate", "bucket", "max_cost", "price", "base_url")
 _HELP = """\
 Fine-tune a model at its provider: check the data, show the cost, upload, create the job, watch it and fetch the result.

@@ -250,7 +250,7 @@ def _hash(media: Media, model: str, caller: str) -> _MediaKey:
 def _find_question(texts: list[str], index: int) -> str:
     """Return the text of the user's message with the media, or of the last one before it; for an image alone, after it.
 
-    `texts`: of all messages, empty for those of others.
+    `texts`: of all messages, empty for other roles.
     """
     for text in (*reversed(texts[: index + 1]), *texts[index + 1 :]):
         if text:

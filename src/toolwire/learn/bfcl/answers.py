@@ -237,7 +237,7 @@ class LocalAnswers:
         return [[entry for entry, _ in failed], *batches, *_conversations(entries)]
 
     def answers(self, entries: Sequence[BFCLEntry]) -> Iterator[tuple[BFCLEntry, BFCLAnswer]]:
-        """Yield answers batch by batch, those with the longest prompts first, then those of multi-turn entries.
+        """Yield answers batch by batch, the longest prompts first, then multi-turn entries.
 
         An entry that does not fit, or whose schema has no instances, is answered with an error before all others.
         """

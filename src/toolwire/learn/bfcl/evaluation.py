@@ -215,7 +215,7 @@ class _PartAnswers:
 
 
 class _AnswerLog:
-    """Adds the answers of each part to those of the run, which knows the finished entries."""
+    """Adds the answers of each part to the run, which knows the finished entries."""
 
     def __init__(self, add: Callable[[Sequence[EvaluatedAnswer]], None]) -> None:
         self._add = add

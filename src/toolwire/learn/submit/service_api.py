@@ -146,7 +146,7 @@ class ServiceApi:
     async def send_file(
         self, method: str, url: str, headers: Mapping[str, str], file: Path, *, around: tuple[bytes, bytes] = (b"", b"")
     ) -> Object:
-        """Send a file as the body, between two texts such as those of a form, and return the answer."""
+        """Send a file as the body, between two texts, such as the parts of a form, and return the answer."""
         body = StreamedBody(_chunks_of(file, around), _size_of(file) + sum(map(len, around)))
         async with self.open(method, url, headers, body, _TRANSFER_SECONDS) as reply:
             return parse_answer(await read_reply_body(reply, MAX_ANSWER))

@@ -10,7 +10,7 @@ Steps, each with what makes it safe to repeat after a kill at any point:
                converted, checked and counted again from the same input (its SHA-256 is in the manifest).
     confirm    Nothing is sent before the caller has confirmed the cost. The confirmation is written.
     upload     The name of the file has the tag. A file with the name and the size at the service is used.
-    quote      Together estimates the price of uploaded files; Mistral that of a created job that does not run yet.
+    quote      Together estimates the price of uploaded files; Mistral the price of a created job that does not run yet.
                A caller confirms it, too.
     create     The time of the attempt is written before the request, which is sent once. Afterwards, and after every
                error that leaves open whether there is a job, the service is asked for the job of the tag.

@@ -123,7 +123,7 @@ def _prompts(model: LanguageModel, places: Sequence[tuple[str, int]], tool: Mini
 
 
 def _batches(prompts: Sequence[_CallPrompt], samples: int, batch_tokens: int) -> Iterator[list[int]]:
-    """Yield the numbers of prompts that are sampled together: those of similar lengths."""
+    """Yield the numbers of prompts that are sampled together: prompts of similar lengths."""
     order = sorted(range(len(prompts)), key=lambda row: (-len(prompts[row].text), row))
     size = max(1, min(batch_tokens // _BRANCH_TOKENS, _MAX_BRANCHES) // samples)
     for first in range(0, len(order), size):

@@ -370,7 +370,7 @@ def _error_reply(payload: bytes) -> _WholeReply:
 
 
 def _read_error(members: Mapping[str, Raw]) -> dict[str, Raw]:
-    """Return the members of the error, which may be those of the event itself."""
+    """Return the members of the error, which may be the members of the event itself."""
     error = members.get("error", _NOTHING)
     nested = {"message": error} if bytes(error).startswith(b'"') else _read_members(error)
     return nested or {name: value for name, value in members.items() if name not in _ENVELOPE}

@@ -49,7 +49,7 @@ class SocketRefused(Exception):
 
 
 class SocketLink(asyncio.Protocol):
-    """One connection. After the end, `close_code` and `close_reason` are those of the server."""
+    """One connection. After the end, the server's `close_code` and `close_reason` are known."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, url: str, fields: Mapping[str, str], offered: Sequence[str]

@@ -247,7 +247,7 @@ class ResponsesStreamEncoder(BaseStreamEncoder):
         return opening + done + self._item_done(item, self._write_call(item, raw, event.state, extra))
 
     def _typed_call(self, start: CallStart, end: CallEnd) -> bytes:
-        """Write the call of a typed tool: an item whole, because its fields are not those of the arguments."""
+        """Write the call of a typed tool: an item whole, because its fields differ from the arguments."""
         extra = merge_extra(start.extra, end.extra)
         call = ToolCall(start.id, start.name, end.arguments, end.raw, end.state, "typed", extra=extra)
         written = make_call_item(call, "")
